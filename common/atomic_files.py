@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from secrets import token_hex
 from typing import BinaryIO
 
 #: Mode of a file that only its owner may read.
@@ -22,18 +22,18 @@ def atomic_file(
     :param mode: by default, everyone who can read the folder may read the file
     :param folder: where the new file is until then, on the same disk; by default beside ``path``
     """
-    handle, temporary = tempfile.mkstemp(dir=folder or path.parent, prefix=f".{path.name}.")
+    temporary = (folder or path.parent) / f".{path.name}.{token_hex(4)}"
+    # The kernel applies the umask, which only a process without other threads could read.
+    flags, at_first = os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666 if mode is None else PRIVATE
+    handle = os.open(temporary, flags, at_first)
     try:
         with os.fdopen(handle, "wb") as file:
             yield file
-        if mode is None:
-            mask = os.umask(0)
-            os.umask(mask)
-            mode = 0o666 & ~mask
-        Path(temporary).chmod(mode)
-        Path(temporary).replace(path)
+        if mode is not None:
+            temporary.chmod(mode)
+        temporary.replace(path)
     except BaseException:
-        Path(temporary).unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise
 
 
