@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from threading import Event, Thread
 from types import FrameType
@@ -26,7 +27,6 @@ from filelock import FileLock, Timeout
 
 from common.private_folders import private_folder
 from common.settings import Settings
-from graph.embedded.postgresql import PostgreSQL
 from graph.embedded.start_stop import EmbeddedStores
 from graph.embedded.store_process import StoreProcess
 from model.errors import ProjectError
@@ -178,7 +178,7 @@ def _start(child: ChildProcess) -> subprocess.Popen[bytes]:
         child.command,
         stdin=subprocess.DEVNULL,
         start_new_session=True,
-        preexec_fn=_bind_to_parent,  # noqa: PLW1509 - it takes no lock
+        preexec_fn=partial(_bind_to_parent, os.getpid()),  # noqa: PLW1509 - it takes no lock
     )
     _LOG.info("child_started", extra={"child": child.name, "pid": process.pid})
     return process
@@ -187,9 +187,11 @@ def _start(child: ChildProcess) -> subprocess.Popen[bytes]:
 _LIBC: Any = ctypes.CDLL(None)
 
 
-def _bind_to_parent() -> None:
+def _bind_to_parent(parent: int) -> None:
     """Let the kernel terminate the child when its supervisor dies, even by SIGKILL."""
     _LIBC.prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGTERM)
+    if os.getppid() != parent:  # it died before
+        os._exit(1)
 
 
 @contextmanager
@@ -210,11 +212,11 @@ def keeping_stores(settings: Settings, look_s: float = _STORES_CHECK_INTERVAL_S)
         try:
             while not over.wait(look_s):
                 # A folder that is gone, or a full disk, may be back at the next look.
-                with suppress(Timeout, OSError):
+                with suppress(Timeout, OSError, ProjectError):
                     if not lock.is_locked:
                         lock.acquire()
-                if lock.is_locked and _died(stores) and not over.wait(_MARK_TIMEOUT_S):
-                    _start_again(stores)
+                    if _died(stores) and not over.wait(_MARK_TIMEOUT_S):
+                        _start_again(stores)
         finally:
             lock.release()
 
@@ -228,15 +230,13 @@ def keeping_stores(settings: Settings, look_s: float = _STORES_CHECK_INTERVAL_S)
 
 def _start_again(stores: EmbeddedStores) -> None:
     for kind in _died(stores):
-        relational = kind is PostgreSQL
         fields = {"store": kind.name}
         _LOG.warning("store_died", extra=fields)
         try:
-            stores.start(relational=relational, graph=not relational)
+            if stores.start_again(kind):
+                _LOG.info("store_started_again", extra=fields)
         except (ProjectError, OSError):
             _LOG.exception("store_not_started", extra=fields)
-        else:
-            _LOG.info("store_started_again", extra=fields)
 
 
 def _died(stores: EmbeddedStores) -> list[type[StoreProcess]]:

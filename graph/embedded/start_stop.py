@@ -101,6 +101,15 @@ class EmbeddedStores:
                         service.stop()
             return [it.result() for it in starts]
 
+    def start_again(self, kind: type[StoreProcess]) -> bool:
+        """Start a store that has died; one that a command is just stopping stays down.
+
+        :returns: whether this call started it
+        :raises ServiceFailed: if it does not start
+        """
+        with self._locked():
+            return self.has_died(kind) and _start(*self._services([kind])).now
+
     def stop(self) -> list[Stopped]:
         """Stop the running stores in parallel."""
         if not self.kinds or Passwords.load(self.home) is None:

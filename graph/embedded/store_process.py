@@ -148,11 +148,11 @@ class StoreProcess(ABC):
         port = known.port if known is not None and reuse else free_port()
         # Written before the start, so that the port is known even if this process is killed.
         self._write(RunRecord(port))
-        process = spawn(self.command(port), self.log, self.home.graph)
+        pid = spawn(self.command(port), self.log, self.home.graph)
         try:
-            record = RunRecord(port, process.pid, process.create_time())
-        except psutil.NoSuchProcess:
-            raise self._failure("ended immediately") from None
+            record = RunRecord(port, pid, psutil.Process(pid).create_time())
+        except psutil.NoSuchProcess:  # it ended at once
+            return RunRecord(port)
         self._write(record)
         return record
 
@@ -221,10 +221,12 @@ _DETACH = 'umask 077; log=$1; shift; "$@" </dev/null >>"$log" 2>&1 & echo $!'
 _LOG_LIMIT_BYTES = 20_000_000
 
 
-def spawn(argv: list[str], log: Path, folder: Path) -> psutil.Process:
+def spawn(argv: list[str], log: Path, folder: Path) -> int:
     """Start ``argv`` as a daemon with working directory ``folder``; append its output to ``log``.
 
     If the log is larger than 20 MB, it is renamed first.
+
+    :returns: identifier of the process, which may have ended already
     """
     if log.exists() and log.stat().st_size > _LOG_LIMIT_BYTES:
         log.replace(log.with_suffix(".log.1"))
@@ -235,7 +237,7 @@ def spawn(argv: list[str], log: Path, folder: Path) -> psutil.Process:
         start_new_session=True,
         check=True,
     )
-    return psutil.Process(int(shell.stdout))
+    return int(shell.stdout)
 
 
 def alive(pid: int, created: float) -> psutil.Process | None:

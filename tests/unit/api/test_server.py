@@ -5,10 +5,12 @@ import signal
 import socket
 import ssl
 import stat
+import subprocess
 import sys
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -105,6 +107,11 @@ def test_child_process_is_not_replaced_before_its_first_heartbeat(
     assert set(restarted) == {"fragile"}
 
 
+def test_child_process_ends_if_its_supervisor_died_before_it_could_be_bound() -> None:
+    bind = partial(supervisor._bind_to_parent, psutil.Process().ppid())
+    assert subprocess.run(["/bin/true"], preexec_fn=bind, check=False).returncode == 1
+
+
 def test_supervisor_ends_with_the_exit_code_of_an_essential_process() -> None:
     before = set(children())
     assert (
@@ -192,6 +199,8 @@ def test_renewed_certificate_is_served_without_a_restart(tmp_path: Path) -> None
     context = _ReloadedTls()(config, load)
     assert context.minimum_version == ssl.TLSVersion.TLSv1_2
     first = certificate_shown_by(context)
+    made.path.unlink()
+    assert certificate_shown_by(context) == first
     made.path.write_bytes(renewed.path.read_bytes())
     assert certificate_shown_by(context) == first  # the key is still the other one
     made.key_path.write_bytes(renewed.key_path.read_bytes())

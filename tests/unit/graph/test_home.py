@@ -2,7 +2,10 @@
 
 import os
 import signal
+import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
@@ -10,7 +13,8 @@ import pytest
 
 from common.private_folders import private_folder
 from common.settings import Settings
-from graph.embedded.arcadedb import groups_of
+from graph.embedded import store_process
+from graph.embedded.arcadedb import ArcadeDB, groups_of
 from graph.embedded.home import Home, Passwords
 from graph.embedded.start_stop import EmbeddedStores
 from graph.embedded.store_process import (
@@ -79,18 +83,52 @@ def test_recycled_pid_is_not_mistaken_for_a_running_store() -> None:
 
 
 def test_started_store_outlives_the_command_and_leaves_no_zombie(tmp_path: Path) -> None:
-    process = spawn(["/bin/sleep", "600"], tmp_path / "log", tmp_path)
+    process = psutil.Process(spawn(["/bin/sleep", "600"], tmp_path / "log", tmp_path))
     assert alive(process.pid, process.create_time())
     assert process.ppid() != os.getpid()
     assert stop(process, stop_signal=signal.SIGTERM, timeout_s=DEADLINE_S)
     assert process.pid not in {child.pid for child in psutil.Process().children()}
 
 
+def test_store_that_ends_before_it_is_registered_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended = subprocess.Popen(["/bin/true"])
+    ended.wait()
+    monkeypatch.setattr(store_process, "spawn", lambda *_: ended.pid)
+    monkeypatch.setattr(store_process, "free_port", lambda: 1)
+    monkeypatch.setattr(store_process, "is_free", lambda _: True)
+    monkeypatch.setattr(ArcadeDB, "command", lambda *_: [])
+    settings = Settings.from_env({"THOTH_HOME": str(tmp_path), "DATABASE_URL": "postgresql://x/y"})
+    with pytest.raises(ServiceFailed, match="ended while starting"):
+        EmbeddedStores(settings).start()
+
+
+def test_store_that_is_being_stopped_is_not_started_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The process that stops it has the lock until the store is marked as stopped."""
+    stores = EmbeddedStores(Settings.from_env({"THOTH_HOME": str(tmp_path)}))
+    stores.home.prepare()
+    record = stores.home.run / "graph.json"
+    record.write_text('{"port": 1, "pid": 1, "created": 0.0, "ready": true}')
+    assert stores.has_died(ArcadeDB)
+
+    @contextmanager
+    def locked(_: EmbeddedStores) -> Iterator[None]:
+        record.write_text('{"port": 1}')
+        yield
+
+    monkeypatch.setattr(EmbeddedStores, "_locked", locked)
+    assert not stores.start_again(ArcadeDB)
+    assert stores.passwords() is None
+
+
 def test_store_that_ignores_sigterm_is_killed(tmp_path: Path) -> None:
     deaf = [sys.executable, "-c", "import signal, time; signal.signal(15, signal.SIG_IGN)\n"
             "print('deaf', flush=True); time.sleep(60)"]  # fmt: skip
     log = tmp_path / "log"
-    process = spawn(deaf, log, tmp_path)
+    process = psutil.Process(spawn(deaf, log, tmp_path))
     wait_until(lambda: log.exists() and "deaf" in log.read_text(), "the process ignores SIGTERM")
     created = process.create_time()
     assert not stop(process, stop_signal=signal.SIGTERM, timeout_s=0.2)
