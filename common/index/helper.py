@@ -64,9 +64,9 @@ class IndexHelper:
             return
         if process == 0:
             # Only the parent decides when this ends: it closes its end, or it has gone.
-            signal.signal(signal.SIGINT, signal.SIG_IGN)
-            signal.signal(signal.SIGTERM, signal.SIG_DFL)
             with suppress(BaseException):
+                signal.signal(signal.SIGINT, signal.SIG_IGN)
+                signal.signal(signal.SIGTERM, signal.SIG_DFL)
                 signal.set_wakeup_fd(-1)
                 _close_all_but(theirs.fileno())
                 _serve(theirs, store)
