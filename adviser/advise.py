@@ -3,8 +3,6 @@
 This module does no I/O. The same request, snapshot and evidence always give the same advice.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Generator, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial

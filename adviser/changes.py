@@ -17,8 +17,6 @@ Methods with Applications to Clinical Trials"). Further looks can only confirm, 
 levels and steps. Comparisons use the same rules for jobs that do not count, and for steps.
 """
 
-from __future__ import annotations
-
 import math
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence

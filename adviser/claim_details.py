@@ -3,8 +3,6 @@
 The effects are estimated again from the evidence of the claim, by the functions that made it.
 """
 
-from __future__ import annotations
-
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence

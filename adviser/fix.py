@@ -4,8 +4,6 @@ The exact resolver proves each level of the change (:mod:`adviser.fix_universe`)
 remaining vulnerability, it names the requirements that block its removal.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial

@@ -8,8 +8,6 @@ is the smallest change of the lock that leaves the fewest vulnerabilities open, 
 that can be avoided.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace

@@ -1,7 +1,5 @@
 """The findings about an upgrade in groups, each with its evidence."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum

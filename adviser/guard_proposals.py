@@ -5,8 +5,6 @@ resolver proves this over the versions of both locks; packages without harm move
 is no valid stack otherwise, and then back to their old versions.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from time import monotonic

@@ -1,7 +1,5 @@
 """Verify recorded advice against its report and its inputs, for ``thoth record verify``."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
 from typing import Any

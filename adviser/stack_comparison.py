@@ -7,8 +7,6 @@ The reference of a series is the stack with the most jobs: its error is part of 
 ``thoth inspect`` runs it more often than the others.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from collections import Counter, defaultdict

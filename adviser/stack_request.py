@@ -1,7 +1,5 @@
 """A request for advice: a project, its environment, the recommendation type and options."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from collections.abc import Iterable, Mapping

@@ -1,7 +1,5 @@
 """Groups of measured stacks as JSON values, for ``thoth stacks --json`` and the API."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

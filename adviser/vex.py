@@ -4,8 +4,6 @@ OpenVEX documents and the vulnerabilities of CycloneDX documents are read. An ac
 as CycloneDX, whose properties have a place for its last day; OpenVEX has none.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

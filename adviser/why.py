@@ -3,8 +3,6 @@
 This is the part of ``thoth why`` and ``thoth why-not`` that does no I/O.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace

@@ -4,8 +4,6 @@ A token is in the Authorization header. Flask-Limiter counts requests by token o
 by address. Every request is logged, and every request that wrote data is recorded.
 """
 
-from __future__ import annotations
-
 import logging
 import time
 from collections import OrderedDict

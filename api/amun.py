@@ -1,7 +1,5 @@
 """Inspections below ``/amun/api/v1``: submission, state, logs and results."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path

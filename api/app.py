@@ -1,7 +1,5 @@
 """The Flask application: its blueprints, and the handlers around every request."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from flask import Flask

@@ -1,7 +1,5 @@
 """Connections of a process of the service, and limits of time for readings of the graph."""
 
-from __future__ import annotations
-
 import logging
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Mapping

@@ -1,7 +1,5 @@
 """``make bench``: every measurement, or those that are named."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 import traceback

@@ -1,7 +1,5 @@
 """The reference of the service: Flask views that return a constant document."""
 
-from __future__ import annotations
-
 import os
 from typing import Any
 

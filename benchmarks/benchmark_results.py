@@ -5,8 +5,6 @@ software. Run as ``python -m benchmarks.benchmark_results --results 1000000`` fo
 ``make bench`` takes fewer.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

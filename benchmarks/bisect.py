@@ -5,8 +5,6 @@ Of planted dips, it counts those that an answer wrongly says it would have seen.
 A classic bisect of 64 releases with 10 jobs a release measures 6 releases and 2 ends: 80 jobs.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 from collections import Counter

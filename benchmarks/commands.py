@@ -1,7 +1,5 @@
 """Run a command to its end, with the seconds and the memory that the operating system counted."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

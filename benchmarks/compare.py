@@ -1,7 +1,5 @@
 """Simulated comparisons by ``thoth compare``: claims, jobs, and intervals that hold."""
 
-from __future__ import annotations
-
 import argparse
 import math
 from collections import Counter

@@ -4,8 +4,6 @@ Run as ``python -m benchmarks.conformance --cases 5000``; runs with one seed
 after the other, until so many cases were made.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import sys

@@ -1,7 +1,5 @@
 """Inspection documents in any number: 50 stacks of 40 packages, 10 hardware classes, 10 KB each."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import random

@@ -10,8 +10,6 @@ interpreter of an environment that has it, because its requirements conflict wit
     uv venv /tmp/otava && uv pip install --python /tmp/otava/bin/python apache-otava==0.8.0
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import math

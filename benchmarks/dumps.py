@@ -8,8 +8,6 @@ lower numbers, and a small dump is the beginning of a large one, so that the clo
 packages is the same in both.
 """
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import json

@@ -5,8 +5,6 @@ reference and runs more often. Stacks are locked once, and their environments ar
 each occasion. After an interruption, the same command continues.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import sys

@@ -5,8 +5,6 @@ the graph is killed and kept away; each worker is killed in the middle of a job.
 every accepted request is looked up. Run as ``python -m benchmarks faults``.
 """
 
-from __future__ import annotations
-
 import io
 import json
 import signal

@@ -1,7 +1,5 @@
 """Fresh embedded stores for a measurement, and the product's commands run against them."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -6,8 +6,6 @@ is known, so every claim is right or false. At the end, sites invent measurement
 say is compared with what they say alone.
 """
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """One stack against itself: every claim of a difference between its jobs is false."""
 
-from __future__ import annotations
-
 import json
 import math
 import os

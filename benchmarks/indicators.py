@@ -1,7 +1,5 @@
 """The rates of an indicator beside other tools, and the time that the executor adds to a job."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

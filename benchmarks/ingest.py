@@ -1,7 +1,5 @@
 """Inspections a second into the record and the graph, against a naive loop and the bare limit."""
 
-from __future__ import annotations
-
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence

@@ -3,8 +3,6 @@
 The dump lies beside the repository and is optional. It has the releases of 137 projects of PyPI.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 SAMPLES = Path(__file__).parents[1] / "samples"

@@ -1,7 +1,5 @@
 """``kill -9`` at random points: after a restart nothing is missing, doubled or different."""
 
-from __future__ import annotations
-
 import random
 import subprocess
 import tempfile

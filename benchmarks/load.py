@@ -4,8 +4,6 @@ Latency counts from the moment at which a request was due, so that a server that
 hide it by delaying the next requests (coordinated omission, Tene 2013).
 """
 
-from __future__ import annotations
-
 import http.client
 import json
 import queue

@@ -3,8 +3,6 @@
 Installers resolve against it exactly as they do against a real index, without its network.
 """
 
-from __future__ import annotations
-
 import hashlib
 import html
 import zipfile

@@ -6,8 +6,6 @@ of each a night, for sixteen nights. That is enough for the five planned looks o
 somebody does who reads new advice every morning and believes each settled claim.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 from collections.abc import Callable, Mapping, Sequence

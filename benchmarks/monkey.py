@@ -5,8 +5,6 @@ and counts the jobs until all are settled: versions drawn at random, and the str
 ``informative``. A claim is false if the true difference is within δ or has the other sign.
 """
 
-from __future__ import annotations
-
 import gzip
 import resource
 import time

@@ -4,8 +4,6 @@ The record is filled without the graph, which no page of the list reads. Run as 
 benchmarks.pages --inspections 20000 --results 1000000`` for the goals; ``make bench`` takes fewer.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import sys

@@ -5,8 +5,6 @@ prints one JSON object a size. The environment holds the measured library and no
 One thread, because two that wait for each other measure whatever else the machine does.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 import timeit

@@ -7,8 +7,6 @@ same for all programs and needs no network. Every answer waits for the same time
 Run as ``python -m benchmarks.recorded_index FOLDER``; the first line of the output is the URL.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import hashlib

@@ -3,8 +3,6 @@
 ``requirement_sets.json`` lists them. Timed sets are those of :mod:`benchmarks.advice`.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Sequence

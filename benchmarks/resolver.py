@@ -3,8 +3,6 @@
 And a large universe of generated packages, and how time grows with the number of versions.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -4,8 +4,6 @@ Costs are processor time, so that they hold on a busy machine, too. The share of
 the last tenth is a ratio of the same run. Run as ``python -m benchmarks.scale --documents 100000``.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Scoring: how fast evidence becomes an assessment. What it claims is measured by ``honesty``."""
 
-from __future__ import annotations
-
 import math
 from statistics import median
 from time import perf_counter

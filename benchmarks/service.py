@@ -5,8 +5,6 @@ load. Run as ``python -m benchmarks.service --minutes 10``; ``make bench`` looks
 minute only.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

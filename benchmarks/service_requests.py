@@ -1,7 +1,5 @@
 """Requests to the service whose time is measured, and the data that they need."""
 
-from __future__ import annotations
-
 import json
 import threading
 import time

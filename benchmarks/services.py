@@ -1,7 +1,5 @@
 """The service as processes, and a bare Flask view behind the same server, for measurements."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

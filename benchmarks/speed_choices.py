@@ -5,8 +5,6 @@ true speed that the choice gives away. The reference of the same run is the newe
 what one would take without measurements.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from statistics import fmean

@@ -5,8 +5,6 @@ what else the machine does. It is that of one more run without the preloaded pro
 system does not count as the command's.
 """
 
-from __future__ import annotations
-
 import gzip
 import json
 import tempfile

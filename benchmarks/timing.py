@@ -1,7 +1,5 @@
 """The time of a function, and whether a time meets its goal."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 

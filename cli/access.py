@@ -1,7 +1,5 @@
 """``thoth token`` and ``thoth audit``: tokens of the HTTP service, and its audit log."""
 
-from __future__ import annotations
-
 import json
 import re
 from dataclasses import asdict, fields

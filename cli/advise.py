@@ -1,7 +1,5 @@
 """``thoth advise``: the best stack of a project; ``check`` and ``replay`` verify past advice."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any

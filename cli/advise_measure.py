@@ -4,8 +4,6 @@ For an advice, the strategy ``informative`` of Dependency Monkey chooses the sta
 are the lock and its fixes. Results are ingested round by round, and each round chooses again.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack

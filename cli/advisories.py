@@ -1,7 +1,5 @@
 """``thoth advisories``: read security advisories, and list vulnerabilities of packages."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path

@@ -1,7 +1,5 @@
 """``thoth analyze``: native libraries that wheels need and systems provide."""
 
-from __future__ import annotations
-
 import json
 from collections import defaultdict
 from collections.abc import Iterable

@@ -1,7 +1,5 @@
 """``thoth bisect``: which release, or which package of a lock, changed the speed."""
 
-from __future__ import annotations
-
 import math
 import shlex
 import time

@@ -1,7 +1,5 @@
 """Series and jobs of ``thoth bisect``, and the state of the search in the record."""
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 import math

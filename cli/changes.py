@@ -1,7 +1,5 @@
 """``thoth changes`` and ``bisects``: settled changes of performance, and recorded searches."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 
 import click

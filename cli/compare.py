@@ -1,7 +1,5 @@
 """``thoth compare``: is a command faster with other versions or other settings?"""
 
-from __future__ import annotations
-
 from collections import ChainMap, Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack

@@ -1,7 +1,5 @@
 """The stacks of ``thoth compare``, which are resolved once and measured."""
 
-from __future__ import annotations
-
 import json
 import sys
 import time

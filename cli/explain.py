@@ -1,7 +1,5 @@
 """``thoth explain``: everything that a claim of an advice rests on."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 

@@ -1,7 +1,5 @@
 """``thoth export``: data of the record for other programs, and locks as bills of materials."""
 
-from __future__ import annotations
-
 import re
 from datetime import UTC, datetime
 from pathlib import Path

@@ -1,7 +1,5 @@
 """``thoth fix``: the smallest change of a lock that removes every removable vulnerability."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import re

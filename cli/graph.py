@@ -1,7 +1,5 @@
 """``thoth graph`` and ``thoth cypher``: update, rebuild, verify and query the graph."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

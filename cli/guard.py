@@ -1,7 +1,5 @@
 """``thoth guard``: compare two locks, for people and for CI pipelines."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace

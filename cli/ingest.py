@@ -1,7 +1,5 @@
 """``thoth ingest``: inspections, results of benchmarks, the nightly run and the quarantine."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict

@@ -1,7 +1,5 @@
 """``thoth loop``, ``watch`` and ``notices``: nights, what they watch, and their messages."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path

@@ -5,8 +5,6 @@ may contain instructions. Items that do not fit are left out whole and counted, 
 sentence about a measurement could lose its interval.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

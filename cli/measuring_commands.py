@@ -1,7 +1,5 @@
 """Shared parts of commands that measure on this machine: options, waiting, and errors."""
 
-from __future__ import annotations
-
 import math
 import sys
 from collections.abc import Callable, Iterator

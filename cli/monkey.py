@@ -1,7 +1,5 @@
 """``thoth monkey``: generate stacks to measure, write their specifications, submit them."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Options of several commands, groups of commands, and help pages that are never cut off."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path

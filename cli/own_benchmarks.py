@@ -1,7 +1,5 @@
 """The benchmarks that a project names in its files: which run, and whether they are confirmed."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace

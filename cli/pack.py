@@ -1,7 +1,5 @@
 """``thoth pack``: evidence packs, which carry measurements to others."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import asdict

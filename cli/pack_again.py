@@ -1,7 +1,5 @@
 """``thoth pack again``: measures comparisons of a pack here, and compares the effects."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """``thoth packages``: read releases from indexes and files, refresh and show them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any

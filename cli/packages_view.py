@@ -1,7 +1,5 @@
 """Output of ``thoth packages``: crawls, imports, releases, indexes and the watch list."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """``thoth pi``: performance indicators, each of which measures one operation of a library."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -8,8 +8,6 @@ embedded PostgreSQL of its home, or when the code changes.
 Run as ``python -m cli.preloaded``.
 """
 
-from __future__ import annotations
-
 import fcntl
 import io
 import json

@@ -1,7 +1,5 @@
 """Reads the files of projects, also of a revision such as ``main:uv.lock``, and writes locks."""
 
-from __future__ import annotations
-
 import os
 import posixpath
 import re

@@ -4,8 +4,6 @@ The tool runs in the project's folder with the user's environment, so it uses th
 indexes. If the tool fails, the lock is unchanged.
 """
 
-from __future__ import annotations
-
 import os
 import shlex
 import shutil

@@ -1,7 +1,5 @@
 """``thoth provenance``: compare every file of a lock with the files that indexes serve."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any

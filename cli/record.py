@@ -3,8 +3,6 @@
 A backup is one file with everything that cannot be rebuilt.
 """
 
-from __future__ import annotations
-
 from dataclasses import asdict
 from typing import Any
 

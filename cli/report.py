@@ -1,7 +1,5 @@
 """``thoth report`` and ``benchmarks``: the quality of measurements, and results of benchmarks."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from itertools import islice

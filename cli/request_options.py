@@ -1,7 +1,5 @@
 """Options of an advice request, and the request made from them and a project."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields, replace

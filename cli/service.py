@@ -1,7 +1,5 @@
 """``thoth serve``, ``worker`` and ``queue``: the HTTP service, and its jobs."""
 
-from __future__ import annotations
-
 import gc
 import logging
 import os

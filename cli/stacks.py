@@ -1,7 +1,5 @@
 """``thoth stacks``: compare the speed of measured stacks."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """``thoth why`` and ``thoth why-not``: the same request, with one version forced."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar

@@ -1,7 +1,5 @@
 """Logging to standard error, without secrets: text on a terminal, JSON lines elsewhere."""
 
-from __future__ import annotations
-
 import json
 import logging
 from datetime import UTC, datetime

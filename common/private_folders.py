@@ -1,7 +1,5 @@
 """Folders that only their owner may read, whichever command makes them."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 from pathlib import Path
 

@@ -4,8 +4,6 @@ Nothing is imported or recorded unless a variable of OpenTelemetry names a colle
 ``otel`` is installed. The SDK reads all other ``OTEL_*`` variables itself.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 from collections.abc import Iterator, Mapping

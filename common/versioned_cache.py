@@ -1,7 +1,5 @@
 """Values that are kept until their inputs change."""
 
-from __future__ import annotations
-
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from math import inf

@@ -3,8 +3,6 @@
 Such a list stands between the lines ``<!-- generated: NAME -->`` and ``<!-- end -->``.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime

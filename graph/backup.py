@@ -4,8 +4,6 @@ A backup has everything that one snapshot of PostgreSQL shows, while others writ
 completely or not at all.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable
 from dataclasses import fields

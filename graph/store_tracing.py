@@ -3,8 +3,6 @@
 A span has the kind of a statement only: its text and its values may be private.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """Removes e-mail addresses and names of persons from documents before they are stored."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from typing import Any

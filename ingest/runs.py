@@ -1,7 +1,5 @@
 """Runs of ``thoth ingest``: inspections, benchmarks, the nightly run and the quarantine."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass

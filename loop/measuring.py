@@ -1,7 +1,5 @@
 """Measures the batches of a night, one at a time on a free machine, and ingests them."""
 
-from __future__ import annotations
-
 import logging
 import math
 import time

@@ -1,7 +1,5 @@
 """A night: the steps from new releases to changed advice, each of which can be repeated."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Mapping
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """The messages of a notice: a JSON body for programs, and plain text for people."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC

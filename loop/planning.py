@@ -6,8 +6,6 @@ with the reference stack at planned looks only (:mod:`adviser.changes`), so a re
 further jobs gets enough of them for its next look.
 """
 
-from __future__ import annotations
-
 import logging
 import math
 from collections.abc import Mapping, Sequence

@@ -4,8 +4,6 @@ A release is resolvable if a watched project can install it, and settled, measur
 its measurements.
 """
 
-from __future__ import annotations
-
 import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

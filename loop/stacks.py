@@ -1,7 +1,5 @@
 """Stacks to measure: the reference of a watch, and the same stack with a new release."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any

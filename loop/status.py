@@ -1,7 +1,5 @@
 """The state of the loop as JSON values, for the command and the service."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

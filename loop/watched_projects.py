@@ -5,8 +5,6 @@ has confirmed it. A changed command, or the same command in another folder, is a
 Projects of the service's clients have no files here, and none of their commands is run.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 from collections.abc import Iterable, Mapping

@@ -4,8 +4,6 @@ It holds what differs between ``graph.tables`` and the migrated database, to be 
 and corrected by a person before it is committed.
 """
 
-from __future__ import annotations
-
 import sys
 
 from common.settings import Settings

@@ -1,7 +1,5 @@
 """Changes to tables that have many rows and that others read and write meanwhile."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager

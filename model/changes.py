@@ -1,7 +1,5 @@
 """Changes of performance: the type that the adviser detects and the record stores."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime

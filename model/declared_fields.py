@@ -6,8 +6,6 @@ Response schemas of the API, columns of exports, JSON documents and tables of th
 derived from these declarations when a module is imported.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from datetime import datetime

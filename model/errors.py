@@ -26,8 +26,6 @@
 The text of an error says what is wrong; ``hint`` says what to do about it.
 """
 
-from __future__ import annotations
-
 from enum import StrEnum
 from functools import partial
 from typing import Any

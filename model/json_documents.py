@@ -6,8 +6,6 @@ the bytes. Only a document that fails one of these steps is read again, slowly, 
 wrong and where.
 """
 
-from __future__ import annotations
-
 import codecs
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """Remove tokens, unprintable characters and secrets in URLs from texts before repeating them."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from hashlib import sha256

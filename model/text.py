@@ -1,7 +1,5 @@
 """Parts of sentences: numbers with nouns, names in a line, safe text, similar names."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The performance indicators and their parameters."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache

@@ -1,7 +1,5 @@
 """Commands of a person, such as ``python bench.py``, as specifications for the executor."""
 
-from __future__ import annotations
-
 import json
 import os
 import shlex

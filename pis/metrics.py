@@ -6,8 +6,6 @@ An indicator and a foreign system have the same definition only if they measure 
 in the same way.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Temporary folders named after their owner; the next process cleans up after a killed owner."""
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import os

@@ -1,7 +1,5 @@
 """Runs the script of an indicator with a given Python, and reads the results that it printed."""
 
-from __future__ import annotations
-
 import errno
 import os
 import subprocess

@@ -6,8 +6,6 @@ copied from a migrated template, and a graph emptied of everything but its schem
 With several workers (`-n`), each has stores of its own; only one has a Neo4j.
 """
 
-from __future__ import annotations
-
 import gc
 import itertools
 import os

@@ -6,8 +6,6 @@ job of a framework is run where an earlier thorough run has installed it. ``--al
 all.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable
 from typing import Any

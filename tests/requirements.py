@@ -5,8 +5,6 @@ A test that needs one is marked ``@needs("bwrap")``: where the program is missin
 alone; ``pytest --without-programs`` runs their modules as if this machine had no such program.
 """
 
-from __future__ import annotations
-
 import functools
 import os
 import shutil

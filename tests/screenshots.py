@@ -1,7 +1,5 @@
 """Pictures of every page on the samples, to be looked at: ``make screenshots``."""
 
-from __future__ import annotations
-
 import re
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Make a report for a request and store it."""
 
-from __future__ import annotations
-
 import platform
 import secrets
 import sys

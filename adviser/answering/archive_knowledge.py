@@ -1,7 +1,5 @@
 """Knowledge without stores: the versions of indexes, advisories of an archive, a pack's jobs."""
 
-from __future__ import annotations
-
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace

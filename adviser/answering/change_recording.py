@@ -1,7 +1,5 @@
 """Adds changes that new measurements show to the list; entry point :func:`record_changes`."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 
 from sqlalchemy import Engine

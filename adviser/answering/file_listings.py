@@ -1,7 +1,5 @@
 """Files that indexes list for releases: from the record, from the cache, or requested now."""
 
-from __future__ import annotations
-
 import asyncio
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Clients that read from indexes within a time limit, or from the cache if no index answers."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Iterable, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, closing

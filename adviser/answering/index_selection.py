@@ -1,7 +1,5 @@
 """Match the indexes that a project names with the configured indexes of this machine."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from itertools import takewhile

@@ -1,7 +1,5 @@
 """The best stack of requirements over one index, without the stores; see :class:`IndexStacks`."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Sequence
 from datetime import UTC, datetime

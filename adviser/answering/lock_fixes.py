@@ -1,7 +1,5 @@
 """Fix the vulnerabilities of a lock, for ``thoth fix``."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress

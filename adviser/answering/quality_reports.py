@@ -1,7 +1,5 @@
 """Reads the measurements of a quality report: series by their keys, or jobs of inspections."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Recorded advice: read it, replay it, check reports against it, and explain its claims."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass

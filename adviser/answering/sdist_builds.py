@@ -1,7 +1,5 @@
 """Builds metadata of source distributions whose requirements cannot be read without a build."""
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 import tempfile

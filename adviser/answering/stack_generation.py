@@ -1,7 +1,5 @@
 """Input of Dependency Monkey: the universe of stacks, and the data for the value of a job."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The hardware class of a request: a named class, or the class of this host."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass

@@ -16,8 +16,6 @@ the noise has Jeffreys' prior, so the error follows Student's t. Unlike for step
 their weight: the only job inside a dip is one.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from bisect import bisect_left, bisect_right

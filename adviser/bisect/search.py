@@ -5,8 +5,6 @@ The claim is decided by the rule for all comparisons (:mod:`adviser.scoring.comp
 that ran after the pair of releases was chosen.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Callable, Sequence

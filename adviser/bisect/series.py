@@ -5,8 +5,6 @@ package that caused it. The answer belongs to the path: if packages interact, an
 attribute the effect to another package.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Writes tables as Parquet files."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -1,7 +1,5 @@
 """Exports tables of the record as Parquet files; entry point :func:`export_parquet`."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

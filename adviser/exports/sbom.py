@@ -1,7 +1,5 @@
 """A lock as a software bill of materials in CycloneDX 1.6."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """The tables of an export: their rows, and columns with types, units and meanings."""
 
-from __future__ import annotations
-
 import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence

@@ -4,8 +4,6 @@ The formats are ``Pipfile.lock`` (pipenv's specification 6), ``pylock.toml`` (PE
 requirements and constraints files that pip and uv read.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence

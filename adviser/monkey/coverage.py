@@ -7,8 +7,6 @@ package, the version that covers most others (a greedy method like AETG; Cohen e
 doi:10.1109/32.605761). Every choice has a stack, so the method never runs into a dead end.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import combinations, product

@@ -1,7 +1,5 @@
 """Generated stacks as JSON: specifications for ``thoth inspect``, and the report of a run."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any

@@ -11,8 +11,6 @@ night means several looks at the same comparison; :mod:`adviser.changes` plans t
 the error rate holds, whatever the ranking: the number of jobs at each look is fixed in advance.
 """
 
-from __future__ import annotations
-
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Choose stacks to measure by one of several strategies; each stack with the reason for it."""
 
-from __future__ import annotations
-
 import heapq
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -5,8 +5,6 @@ the pack and the measured wheels. The predicate follows the draft *eval-result* 
 measurements with their number and script, and who vouches for them.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 from enum import StrEnum

@@ -1,7 +1,5 @@
 """The manifest of an evidence pack: its contents, and the digest that names it."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass

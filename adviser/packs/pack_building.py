@@ -1,7 +1,5 @@
 """Builds an evidence pack from the record; entry point :func:`build_pack`."""
 
-from __future__ import annotations
-
 import hashlib
 import tarfile
 import tempfile

@@ -5,8 +5,6 @@ do, as far as content can: classes, stacks and series are named by the digest of
 rates follow from their samples.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from collections import Counter, defaultdict

@@ -3,8 +3,6 @@
 A pack contains no verdicts: its samples are judged by the rules for own measurements.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from collections import defaultdict

@@ -10,8 +10,6 @@
 Entry point :func:`opened`. Neither reading nor writing takes memory that grows with the pack.
 """
 
-from __future__ import annotations
-
 import hashlib
 import io
 import os

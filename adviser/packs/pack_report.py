@@ -1,7 +1,5 @@
 """Compares the measured releases of each package of a pack, from its samples."""
 
-from __future__ import annotations
-
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Chooses comparisons of a pack to measure again, and compares both effects; does no I/O."""
 
-from __future__ import annotations
-
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence

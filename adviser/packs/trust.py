@@ -3,8 +3,6 @@
 ``docs/guides/packs.md`` describes the file of ``PACKS_POLICY``; :file:`packs.toml` is the default.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, fields

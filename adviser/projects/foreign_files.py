@@ -1,7 +1,5 @@
 """Files of other tools that are not read, with what to do instead."""
 
-from __future__ import annotations
-
 import posixpath
 import re
 

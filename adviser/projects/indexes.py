@@ -1,7 +1,5 @@
 """URLs of the indexes that projects name, without credentials."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """Read the locks of a project, for the baseline of advice and for ``thoth guard``."""
 
-from __future__ import annotations
-
 import posixpath
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Read a project from the content of its files."""
 
-from __future__ import annotations
-
 import posixpath
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace

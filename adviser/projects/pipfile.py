@@ -1,7 +1,5 @@
 """Read a ``Pipfile``, and compute the hash by which pipenv matches a lock to its Pipfile."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

@@ -1,7 +1,5 @@
 """Read ``[tool.poetry]`` and ``[tool.pdm]`` of a ``pyproject.toml``."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any

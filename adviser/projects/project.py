@@ -1,7 +1,5 @@
 """A project: its requirements, its lock, and warnings about its files."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime

@@ -4,8 +4,6 @@ The inline metadata of a Python script (PEP 723) has the same tables. The projec
 stand in ``[tool.thoth]`` or in ``thoth.toml``.
 """
 
-from __future__ import annotations
-
 import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping

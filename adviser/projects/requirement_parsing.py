@@ -1,7 +1,5 @@
 """Parse single requirements, for all formats of manifests and locks."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field

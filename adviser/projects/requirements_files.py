@@ -1,7 +1,5 @@
 """Requirements and constraints files of a project, with the files that they include."""
 
-from __future__ import annotations
-
 import posixpath
 from collections.abc import Mapping
 from dataclasses import dataclass, field

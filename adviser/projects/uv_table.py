@@ -1,7 +1,5 @@
 """``[tool.uv]`` of a ``pyproject.toml``: indexes, sources, constraints and overrides."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, time, timedelta

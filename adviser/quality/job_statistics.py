@@ -3,8 +3,6 @@
 Batches with different numbers of repetitions show which number suffices.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass

@@ -1,7 +1,5 @@
 """The quality report of some series (:func:`quality_report`), and as JSON values with sentences."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence

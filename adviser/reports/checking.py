@@ -13,8 +13,6 @@ verifies that every stack may be chosen and meets the request. With the evidence
 the scores.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace

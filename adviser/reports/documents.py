@@ -5,8 +5,6 @@ depends only on the request, the snapshot and the evidence, so a replay gives th
 Everything that differs from run to run, such as times, is in ``metadata``.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections import Counter

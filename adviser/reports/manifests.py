@@ -1,7 +1,5 @@
 """The manifest, dependency graph and lock input of a project and a stack."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The codes of notes, the page that explains each, and notes as remarks in a table of versions."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from enum import StrEnum
 

@@ -1,7 +1,5 @@
 """The notes of a report: messages for people, each with a stable code, a level and a link."""
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace

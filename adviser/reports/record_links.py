@@ -1,7 +1,5 @@
 """The rows of an advice in the record: its head, request, stacks, claims and evidence."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields
 from datetime import datetime

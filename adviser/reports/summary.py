@@ -1,7 +1,5 @@
 """The first sentences of a report: what to do, and by which evidence."""
 
-from __future__ import annotations
-
 import math
 from collections import defaultdict
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Package versions that the store lacks: whole packages, or versions that only the index lists."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime

@@ -1,7 +1,5 @@
 """Why a stack has this version of a package and not another one, with measured reasons."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

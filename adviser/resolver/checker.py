@@ -4,8 +4,6 @@ This shares no code with compression and search: it evaluates specifiers with ``
 version at a time, and follows the requirements of a stack from the roots.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 

@@ -1,7 +1,5 @@
 """Texts of a conflict: the chain of facts, and why each version cannot be chosen."""
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass

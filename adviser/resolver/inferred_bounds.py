@@ -12,8 +12,6 @@ code of that age in a source distribution was written for the interface of NumPy
 If no stack meets all inferred bounds, the bounds of single packages do not count.
 """
 
-from __future__ import annotations
-
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime

@@ -10,8 +10,6 @@ A problem with costs of its own has one level for each of its criteria instead, 
 break ties. Then the absence of a package may have a cost, too.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import reduce

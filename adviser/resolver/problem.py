@@ -1,7 +1,5 @@
 """The compressed problem that the searches solve: versions and requirements as integers."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 from model.json_documents import digest

@@ -1,7 +1,5 @@
 """Resolve a universe in this process, and build the resolution from a search result."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from adviser.resolver.branch_and_bound import BRANCH_AND_BOUND, search_by_branching

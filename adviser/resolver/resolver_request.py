@@ -1,7 +1,5 @@
 """Input of the resolver in addition to the snapshot: the rules of a request, and its budget."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime

@@ -1,7 +1,5 @@
 """Results of the resolver: stacks, best first, with their proof, or a conflict."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from enum import StrEnum
 from operator import sub

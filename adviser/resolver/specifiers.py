@@ -4,8 +4,6 @@ Pre-releases and yanked versions are members like any other: whether they may be
 all requirements on the package.
 """
 
-from __future__ import annotations
-
 from functools import lru_cache
 
 from packaging.specifiers import SpecifierSet

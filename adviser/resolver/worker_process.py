@@ -5,8 +5,6 @@ writes replies to the other, one request at a time, until the pipes are closed. 
 :mod:`adviser.resolver.worker` starts it.
 """
 
-from __future__ import annotations
-
 import resource
 import sys
 from collections.abc import Callable

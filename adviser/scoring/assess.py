@@ -1,7 +1,5 @@
 """Assess a request: derive scores, claims, refusals and coverage from snapshot and evidence."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial

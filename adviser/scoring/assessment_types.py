@@ -1,7 +1,5 @@
 """The types of an assessment: scores, claims, justifications and coverage of a request."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime

@@ -3,8 +3,6 @@
 Titles of series are short: they have only the settings that distinguish the series.
 """
 
-from __future__ import annotations
-
 import math
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence

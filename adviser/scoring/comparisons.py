@@ -4,8 +4,6 @@ All comparisons of one answer form one family and share one error rate. :func:`s
 the rules on stacks that are known to be identical.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field

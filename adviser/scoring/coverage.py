@@ -1,7 +1,5 @@
 """How much of a stack was measured, and which measured stack is most like it."""
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Collection
 

@@ -12,8 +12,6 @@ other. A pre-release makes other versions older only if the recommendation type 
 as releases.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta

@@ -9,8 +9,6 @@ pruning of PELT is wrong if each level must have at least five values. Histories
 without PELT.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from itertools import pairwise

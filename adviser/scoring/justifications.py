@@ -1,7 +1,5 @@
 """Justifications: messages about a request and its versions, each with its evidence."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence

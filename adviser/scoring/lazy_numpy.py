@@ -3,8 +3,6 @@
 Loading NumPy takes 0.1 s, and advice on packages that nobody measured does not need NumPy.
 """
 
-from __future__ import annotations
-
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 

@@ -5,8 +5,6 @@ divided by the number of jobs. ``thoth stacks`` shows :func:`further_jobs`, repo
 :func:`next_claims`.
 """
 
-from __future__ import annotations
-
 import math
 from collections import defaultdict
 from collections.abc import Sequence

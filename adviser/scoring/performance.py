@@ -9,8 +9,6 @@ their shares do not depend on what packs contain. Where own jobs have settled a 
 decide. Comparisons that decide nothing have no share, and are only shown.
 """
 
-from __future__ import annotations
-
 import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence

@@ -5,8 +5,6 @@ likely true differences: no difference, or a difference of the size that the oth
 the series suggest.
 """
 
-from __future__ import annotations
-
 import math
 from collections import defaultdict
 from collections.abc import Sequence

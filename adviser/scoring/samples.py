@@ -6,8 +6,6 @@ repetitions it has. Jobs of one run (one inspection of one stack) share the stat
 that day; see :mod:`adviser.scoring.variances`.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections import defaultdict

@@ -1,7 +1,5 @@
 """The target of a request: hardware, Python version and the project's own benchmarks."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass

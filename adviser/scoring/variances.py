@@ -12,8 +12,6 @@ pulled towards their shared variance (empirical Bayes; Smyth 2004, doi:10.2202/1
 stack that varies more than the others keeps its own variance.
 """
 
-from __future__ import annotations
-
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence

@@ -6,8 +6,6 @@ answer, no matter how many stacks, packages and indicators it covers. Arrays hav
 comparison.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from enum import StrEnum
 

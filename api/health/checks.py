@@ -4,8 +4,6 @@ The service needs PostgreSQL. Without the graph or a worker, or if requests or t
 still, the service is degraded: it still returns recorded data and accepts requests.
 """
 
-from __future__ import annotations
-
 import logging
 import math
 import time

@@ -8,8 +8,6 @@ with SIGBUS. Here, the blocks of a file are allocated before they are mapped. Wh
 values are kept in memory, where other processes do not see them.
 """
 
-from __future__ import annotations
-
 import logging
 import mmap
 import os

@@ -1,7 +1,5 @@
 """Comparisons of measured stacks; after a change of the record, only changed series are read."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Hashable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass

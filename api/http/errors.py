@@ -4,8 +4,6 @@ The ``type`` of a problem is a stable address below ``/problems/`` that explains
 ``/api/v1`` problems also have ``error`` and ``parameters``, which ``thamos`` reads.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Mapping
 from enum import StrEnum

@@ -1,7 +1,5 @@
 """The blueprint of all resources, and the OpenAPI document: errors and security of operations."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from http import HTTPStatus
 from threading import Lock

@@ -3,8 +3,6 @@
 Only configured indexes are used, and no URL of a project is fetched.
 """
 
-from __future__ import annotations
-
 import posixpath
 import re
 from collections.abc import Callable, Collection, Mapping

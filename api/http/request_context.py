@@ -4,8 +4,6 @@ Bodies have limits of size, time, nesting depth and numbers. Headers state versi
 the data, and protect browsers.
 """
 
-from __future__ import annotations
-
 import re
 import time
 from collections.abc import Iterator

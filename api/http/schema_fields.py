@@ -1,7 +1,5 @@
 """Builders for the fields of schemas, and schemas that every resource shares."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from functools import partial

@@ -1,7 +1,5 @@
 """Jobs of the adviser: advice, replays, why-not questions and checks of provenance."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Jobs that bring knowledge in: submitted inspections, which run here, uploads, and fetches."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path

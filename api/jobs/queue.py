@@ -3,8 +3,6 @@
 A job is enqueued in the transaction that stores its request, so neither exists without the other.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime

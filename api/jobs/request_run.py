@@ -1,7 +1,5 @@
 """A worker's state between jobs, and how it runs an analysis: to a final state, with its log."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import logging

@@ -1,7 +1,5 @@
 """Submission of requests that a worker answers, and their states and results, for all versions."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime

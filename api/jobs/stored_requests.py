@@ -3,8 +3,6 @@
 Every version of the API converts request bodies to these types, which hold no credentials.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self

@@ -1,7 +1,5 @@
 """The tasks of workers, under the names that jobs are enqueued with, and their schedules."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Iterator

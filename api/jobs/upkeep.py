@@ -1,7 +1,5 @@
 """Upkeep of the queue: return jobs of dead workers, end lost analyses, delete old rows."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import Callable

@@ -5,8 +5,6 @@ job's end because the queue was unavailable. Returning a job does not count as a
 of its worker does.
 """
 
-from __future__ import annotations
-
 import asyncio
 import copy
 import logging

@@ -1,7 +1,5 @@
 """Advice: the form that asks for it, the stack with its reasons and lock, and its evidence."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any

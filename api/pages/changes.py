@@ -1,7 +1,5 @@
 """Settled changes of performance, searches of ``thoth bisect``, and histories of series."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from itertools import accumulate
 from typing import Any

@@ -1,7 +1,5 @@
 """How pages write values: numbers, percentages, times, digests and units."""
 
-from __future__ import annotations
-
 import math
 import unicodedata
 from collections import Counter

@@ -3,8 +3,6 @@
 The latter is rendered from the OpenAPI document on the server, without scripts.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta

@@ -1,7 +1,5 @@
 """Measurements: inspections, jobs down to the raw samples, hardware, quality, other benchmarks."""
 
-from __future__ import annotations
-
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping

@@ -1,7 +1,5 @@
 """Packages and vulnerabilities: releases, their measurements, and their vulnerabilities."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Saved questions to the graph: the queries of the cookbook, with parameters in the address."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

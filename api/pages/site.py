@@ -8,8 +8,6 @@ can read neither value (OWASP: double submit cookie). The cookie is also ``SameS
 Beside that, the browser states the origin of a form; other clients state none.
 """
 
-from __future__ import annotations
-
 import hmac
 import secrets
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """Groups of comparable stacks, as pages show them: a sentence, a drawing and rows."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """Stacks, their measurements, and comparisons of two stacks or two locks."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

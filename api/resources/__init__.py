@@ -3,8 +3,6 @@
 Entry point: :func:`blueprints`.
 """
 
-from __future__ import annotations
-
 from flask_smorest import Blueprint
 
 

@@ -3,8 +3,6 @@
 Small documents are ingested immediately, archives by a worker.
 """
 
-from __future__ import annotations
-
 import zlib
 from collections.abc import Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """Advice: requests for it, replays and why-not questions, reports, and the basis of claims."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any, TypeVar

@@ -1,7 +1,5 @@
 """Settled changes of performance, searches of ``thoth bisect``, and histories of series."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from dataclasses import asdict
 from datetime import datetime

@@ -1,7 +1,5 @@
 """Read-only Cypher queries, within limits of time, rows and bytes."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from flask import Response

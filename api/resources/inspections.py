@@ -1,7 +1,5 @@
 """Inspections, their observations and hardware classes, and results of benchmarks."""
 
-from __future__ import annotations
-
 from datetime import datetime
 from functools import partial
 from typing import Any

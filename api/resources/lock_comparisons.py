@@ -1,7 +1,5 @@
 """Comparisons of two locks: the answer of ``thoth guard``, and the knowledge behind it."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 

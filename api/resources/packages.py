@@ -1,7 +1,5 @@
 """Packages, their releases with files, vulnerabilities, events, and requests to fetch packages."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from functools import partial
 from itertools import islice

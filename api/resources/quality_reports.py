@@ -1,7 +1,5 @@
 """Reports on the quality of measurements: spread, repetitions, drift."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The state of the service and its nightly loop, and the age of its data."""
 
-from __future__ import annotations
-
 import shutil
 from collections import defaultdict
 from collections.abc import Iterable

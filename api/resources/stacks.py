@@ -1,7 +1,5 @@
 """Stacks, and comparisons of two stacks."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator, Sequence
 from functools import partial
 from typing import Any

@@ -1,7 +1,5 @@
 """A self-signed certificate, for a service that has no other certificate."""
 
-from __future__ import annotations
-
 import socket
 from collections.abc import Iterable
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ In a worker, the event loop reads requests and sends responses, and threads run 
 sends or reads slowly holds no thread.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import os

@@ -3,8 +3,6 @@
 This module does not import the Prometheus client, which reads the environment on import.
 """
 
-from __future__ import annotations
-
 import ctypes
 import logging
 import os

@@ -3,8 +3,6 @@
 Entry point: :func:`blueprints`. Requests become those of :mod:`api.jobs.stored_requests`.
 """
 
-from __future__ import annotations
-
 from flask_smorest import Blueprint
 
 

@@ -1,7 +1,5 @@
 """Listings for the ``thamos`` client: systems, indexes, modules and images."""
 
-from __future__ import annotations
-
 import platform
 from collections.abc import Sequence
 from typing import Any, NoReturn

@@ -3,8 +3,6 @@
 Bodies and queries become the requests that workers process.
 """
 
-from __future__ import annotations
-
 import tomllib
 from collections.abc import Mapping
 from dataclasses import replace

@@ -4,8 +4,6 @@ A file is recognised by its content. Each of its benchmarks becomes a series wit
 Only the rates of our own indicators are calculated; other values and units are as in the file.
 """
 
-from __future__ import annotations
-
 import re
 from codecs import BOM_UTF8
 from collections.abc import Callable, Iterable, Iterator, Mapping

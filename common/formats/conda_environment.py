@@ -1,7 +1,5 @@
 """``environment.yml`` of conda: what pip installs is read, packages of conda are not covered."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Core metadata of a release: the fields of METADATA or PKG-INFO."""
 
-from __future__ import annotations
-
 import io
 import re
 from dataclasses import dataclass

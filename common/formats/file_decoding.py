@@ -1,7 +1,5 @@
 """Decodes files as text, TOML, JSON or YAML, within limits of size and depth."""
 
-from __future__ import annotations
-
 import codecs
 import re
 import tomllib

@@ -1,7 +1,5 @@
 """Typed access to keys of a user's TOML and JSON files. Errors name file, key and remedy."""
 
-from __future__ import annotations
-
 from typing import Any, NoReturn
 
 from model.errors import InvalidFile, Reason

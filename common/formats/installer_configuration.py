@@ -1,7 +1,5 @@
 """Configuration of pip and uv on this machine, from files and overriding environment variables."""
 
-from __future__ import annotations
-
 import configparser
 import re
 import tomllib

@@ -4,8 +4,6 @@ Only the executor of this project writes the conditions, in documents that have 
 ``document_version``. In other documents, fields with the same names have other meanings.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Mapping

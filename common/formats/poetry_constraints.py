@@ -1,7 +1,5 @@
 """Entries of dependencies and constraints of versions as Poetry writes them."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from functools import lru_cache, reduce

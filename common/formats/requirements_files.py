@@ -3,8 +3,6 @@
 Variables are not expanded, and included files are not opened.
 """
 
-from __future__ import annotations
-
 import re
 import shlex
 from collections.abc import Iterator, Mapping

@@ -4,8 +4,6 @@ The parser in C is some ten times as fast as the one in Python, but deep nesting
 process.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import yaml

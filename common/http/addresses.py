@@ -4,8 +4,6 @@ A server may redirect to public addresses only, so that no response makes this m
 its private network.
 """
 
-from __future__ import annotations
-
 import asyncio
 import ipaddress
 import socket

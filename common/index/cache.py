@@ -12,8 +12,6 @@ File URLs may contain tokens that are needed for downloads, so pages are stored 
 for this user only. A page with a user or a password in a URL is never stored.
 """
 
-from __future__ import annotations
-
 import hashlib
 import logging
 import re

@@ -1,7 +1,5 @@
 """Client of one package index, on a server or in a folder: project pages, metadata and files."""
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 import io

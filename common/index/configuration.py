@@ -4,8 +4,6 @@ A request can name one of these indexes, but never add an index: the operator of
 which indexes it fetches from.
 """
 
-from __future__ import annotations
-
 import netrc
 import os
 import re

@@ -6,8 +6,6 @@ the summary from the cache, as it does when it meets the page again. Whatever th
 or store, the parent parses itself, with the same errors as without a fork.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

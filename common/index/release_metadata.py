@@ -3,8 +3,6 @@
 The metadata of one file of an index is read with the smallest possible transfer.
 """
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 import io

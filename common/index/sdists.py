@@ -6,8 +6,6 @@ another machine may give other requirements. If neither file names a requirement
 ``setup.py``, they are unknown, unless an ``*.egg-info`` shows that setuptools found none.
 """
 
-from __future__ import annotations
-
 import bz2
 import hashlib
 import lzma

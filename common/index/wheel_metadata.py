@@ -6,8 +6,6 @@ an end record make a small archive that is read like any other archive. For most
 that is fetched for it has the whole table, which names the modules; nothing else is fetched.
 """
 
-from __future__ import annotations
-
 import io
 import lzma
 import re

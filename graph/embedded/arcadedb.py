@@ -1,7 +1,5 @@
 """Runs ArcadeDB from the wheel ``arcadedb-embedded`` as a Bolt server with the wheel's Java."""
 
-from __future__ import annotations
-
 import json
 import signal
 from importlib.util import find_spec

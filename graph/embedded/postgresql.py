@@ -4,8 +4,6 @@ PostgreSQL's programs are started directly. If run as root, the wheel's own ``ge
 create a user and change the mode of every parent folder.
 """
 
-from __future__ import annotations
-
 import os
 import pwd
 import shutil

@@ -1,7 +1,5 @@
 """Starts and stops both embedded stores in parallel, under one lock."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor

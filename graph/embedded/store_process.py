@@ -1,7 +1,5 @@
 """An embedded store: a daemon that later processes find, use and stop."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import logging

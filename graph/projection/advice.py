@@ -1,7 +1,5 @@
 """Projects advice with its request, claims, recommended stacks and observations."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import neo4j

@@ -4,8 +4,6 @@ Software and parts of machines are separate nodes: an entry names them, and they
 package version or a hardware class as soon as the record has one that is certainly the same.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import groupby

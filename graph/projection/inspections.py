@@ -1,7 +1,5 @@
 """Projects inspections with their observations, hardware classes, environments and indicators."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache

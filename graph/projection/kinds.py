@@ -3,8 +3,6 @@
 The projection and ``thoth graph verify`` use the same definitions, so they cannot disagree.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC

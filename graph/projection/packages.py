@@ -4,8 +4,6 @@ A package's revision is written after all versions that it covers. While version
 package has a random revision, so that no existing snapshot counts as current.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from uuid import uuid4
 

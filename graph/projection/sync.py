@@ -6,8 +6,6 @@ graph, and neither store has to sort. If buckets differ, both stores are read ag
 differing keys in these buckets.
 """
 
-from __future__ import annotations
-
 import hashlib
 import logging
 import time

@@ -3,8 +3,6 @@
 Only digests of secrets are stored.
 """
 
-from __future__ import annotations
-
 import hashlib
 import secrets
 from collections.abc import Iterator, Sequence

@@ -3,8 +3,6 @@
 Claims are verdicts on measured stacks; their content identifies them, and each is stored once.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields

@@ -1,7 +1,5 @@
 """Stores advisories and their vulnerabilities, and keeps the state of their sources."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass, field
 from datetime import datetime

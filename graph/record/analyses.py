@@ -1,7 +1,5 @@
 """Stores and finds the API's asynchronous requests, and counts them for monitoring."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta

@@ -4,8 +4,6 @@ Benchmarks, software and parts of machines are rows of their own, so that the gr
 with packages and hardware classes, whichever is stored first.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any

@@ -4,8 +4,6 @@ A result of our own covers the jobs of one inspection with the same indicator, p
 machine. It is read from their observations, and nothing is stored for it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime

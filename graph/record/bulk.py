@@ -1,7 +1,5 @@
 """Bulk writes: COPY into a staging table, then one INSERT that skips existing rows; the outbox."""
 
-from __future__ import annotations
-
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache

@@ -3,8 +3,6 @@
 Also the searches of ``thoth bisect``: written after each block, so that others can follow them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from datetime import UTC, datetime, timedelta

@@ -1,7 +1,5 @@
 """State of crawls: projects on indexes, watched packages, and the queue of releases to read."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta

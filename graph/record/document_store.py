@@ -5,8 +5,6 @@ An upload that a server accepted would then be lost to the workers. The record t
 identifier, and its document store an object with that name.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress

@@ -1,7 +1,5 @@
 """Documents: compressed bodies in the record, or in the document store if they are large."""
 
-from __future__ import annotations
-
 import logging
 import re
 from collections.abc import Callable, Iterable, Sequence

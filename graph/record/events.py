@@ -3,8 +3,6 @@
 The outbox has one notice for each event and target, with the state of its delivery.
 """
 
-from __future__ import annotations
-
 import platform
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass

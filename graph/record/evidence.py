@@ -1,7 +1,5 @@
 """Reads the evidence for a request from the record; entry point :func:`evidence_for`."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace

@@ -5,8 +5,6 @@ JSON columns are PostgreSQL's text, so that nothing is parsed. Columns that may 
 are not selected: messages and logs, names of sources, requests and identifiers of advice.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime

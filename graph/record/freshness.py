@@ -1,7 +1,5 @@
 """How current the knowledge is: age of the record, lag of the graph, success of each source."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Hashable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime

@@ -1,7 +1,5 @@
 """Hardware classes and operating systems that inspections ran on."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Annotated, Any

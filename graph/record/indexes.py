@@ -1,7 +1,5 @@
 """Package indexes: their status, their answers to requests, and changes on them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta

@@ -1,7 +1,5 @@
 """Stores inspections with outbox entries for the graph, and lists inspections for the API."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet

@@ -1,7 +1,5 @@
 """Reads releases from the record, to merge them with new deliveries and to verify them."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace

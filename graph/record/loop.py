@@ -1,7 +1,5 @@
 """The nightly loop: nights and their steps, states of releases, and batches of jobs."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime

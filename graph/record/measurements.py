@@ -1,7 +1,5 @@
 """Reads measurements and their series, for comparisons and evidence."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

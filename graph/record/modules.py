@@ -1,7 +1,5 @@
 """Importable modules and the releases that provide them, according to names read from wheels."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from dataclasses import dataclass
 from itertools import groupby

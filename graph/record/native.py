@@ -3,8 +3,6 @@
 The graph shows which interfaces a wheel needs and an environment lacks.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime

@@ -1,7 +1,5 @@
 """Lists observations, their series and repetitions, and measurements by hardware class."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 The revision of a package is a digest that changes whenever advice about the package could change.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated

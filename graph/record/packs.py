@@ -4,8 +4,6 @@ Packs are apart from our own measurements. Parts are documents of a kind of thei
 have them, and every part is compared with its digest when it is read.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime

@@ -1,7 +1,5 @@
 """Helpers for PostgreSQL: array parameters, text from outside, advisory locks."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 import time

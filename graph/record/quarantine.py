@@ -1,7 +1,5 @@
 """The quarantine: refused documents with their reasons, listed until they are resolved."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime

@@ -1,7 +1,5 @@
 """Details of releases for the API and the adviser: versions, files, requirements."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

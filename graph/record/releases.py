@@ -1,7 +1,5 @@
 """Stores releases from crawls, dumps and solver documents; entry point :func:`add_releases`."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace

@@ -1,7 +1,5 @@
 """Deletes old rows: requests with their advice and documents, audit log entries, and events."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from datetime import timedelta
 

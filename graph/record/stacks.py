@@ -1,7 +1,5 @@
 """Inserts, lists and looks up stacks of inspections and advice."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Annotated, Any

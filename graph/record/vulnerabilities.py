@@ -1,7 +1,5 @@
 """Finds the versions that vulnerabilities affect, and vulnerabilities for the API and commands."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass

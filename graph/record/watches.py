@@ -1,7 +1,5 @@
 """Watches: the projects and packages whose advice the nightly loop keeps up to date."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime

@@ -5,8 +5,6 @@ was accepted before, and add the changed columns to :data:`CHANGED_COLUMNS`. Oth
 record verify`` reports that the rows of older documents were tampered with.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from types import MappingProxyType
 

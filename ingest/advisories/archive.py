@@ -1,7 +1,5 @@
 """The vulnerabilities of packages in an archive of advisories, without a store."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from datetime import UTC, datetime
 

@@ -1,7 +1,5 @@
 """Parses advisories in the OSV format; packages of other ecosystems are left out."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime

@@ -4,8 +4,6 @@ A differing advisory stays in the evidence, because advice without it would miss
 The rows of such an advisory are written again from its document.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """Opens a source of advisories, or downloads it; recognises a source that has not changed."""
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 from collections.abc import Iterator

@@ -4,8 +4,6 @@ Entry points: :func:`sync_source` uses open stores, :func:`run_sync` opens them 
 Also removes credits and e-mail addresses that earlier releases of Thoth stored with advisories.
 """
 
-from __future__ import annotations
-
 import logging
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator

@@ -1,7 +1,5 @@
 """Removes what terminals, launchers and loggers add to the lines of captured output."""
 
-from __future__ import annotations
-
 import re
 
 from ingest.benchmarks.text_tables import SEPARATOR

@@ -4,8 +4,6 @@ A reader finds a text or a number, and names its :class:`Measure`. A value that 
 number or impossible becomes a failed result with a reason, never a guess.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -4,8 +4,6 @@ vLLM writes the pairs of ``vllm bench serve --metadata KEY=VALUE`` into its file
 ``thoth ingest benchmarks --metadata KEY=VALUE --lock LOCK`` states them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Texts of result files: complete lines, and tables in CSV and in Markdown."""
 
-from __future__ import annotations
-
 import csv
 import re
 from collections.abc import Iterator, Sequence

@@ -3,8 +3,6 @@
 A requirement is followed unless its marker is false in every environment.
 """
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping

@@ -4,8 +4,6 @@ Failed requests are repeated later. A bug ends the work on one package, and an i
 answers ends the crawl.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import time

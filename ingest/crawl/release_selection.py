@@ -3,8 +3,6 @@
 Combines the page of an index and metadata into releases.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace

@@ -1,7 +1,5 @@
 """Runs of crawls: adds packages, and refreshes all known packages."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any

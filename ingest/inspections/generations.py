@@ -12,8 +12,6 @@ A document of any generation becomes one or more :class:`DeliveredInspection`, t
 other parsers.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -4,8 +4,6 @@ Entry points: :func:`parse_inspections` for delivered documents, :func:`parse_st
 bodies.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime

@@ -3,8 +3,6 @@
 Commands, workers and uploads all use :func:`ingest_inspections`.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Parses stored inspections again and compares them with their rows."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Converts the result of a job into observations: measurements, crashes or host problems."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, fields, replace
 from datetime import datetime
 from functools import lru_cache

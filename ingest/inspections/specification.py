@@ -1,7 +1,5 @@
 """Reads specifications of inspections: locked stack, image, resources and script."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Mapping

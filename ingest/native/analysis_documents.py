@@ -1,7 +1,5 @@
 """Writes and parses analysis documents: canonical JSON, identified by its digest."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """Analyses the native libraries that a machine or an image provides."""
 
-from __future__ import annotations
-
 import logging
 import os
 import platform

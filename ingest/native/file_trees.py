@@ -1,7 +1,5 @@
 """File trees whose links never leave the root, and decompression with limits."""
 
-from __future__ import annotations
-
 import errno
 import gzip
 import io

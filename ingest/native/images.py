@@ -3,8 +3,6 @@
 Layers are combined into one file tree without unpacking them to disk.
 """
 
-from __future__ import annotations
-
 import hashlib
 import platform
 import posixpath

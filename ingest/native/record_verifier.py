@@ -1,7 +1,5 @@
 """Compares analyses of native interfaces with their documents; no advice uses these analyses."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 from sqlalchemy import Connection

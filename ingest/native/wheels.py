@@ -1,7 +1,5 @@
 """Downloads and analyses wheels: native interfaces, compared with environments, and modules."""
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 import logging

@@ -4,8 +4,6 @@
 so it calls :func:`checked_release`, which checks and normalises all releases.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace

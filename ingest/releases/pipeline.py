@@ -5,8 +5,6 @@ Requirements therefore hold for one environment and have neither markers nor ext
 out, because the document does not say to which files they belong.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field

@@ -4,8 +4,6 @@ Archives are untrusted. Links, devices and members whose paths leave the archive
 one. An archive that unpacks to too many bytes is refused as a whole before it is unpacked.
 """
 
-from __future__ import annotations
-
 import gzip
 import io
 import stat

@@ -5,8 +5,6 @@ files. File names do not identify the results of other benchmarks either: severa
 results ``result_0.txt`` or ``1``, and users rename files.
 """
 
-from __future__ import annotations
-
 import codecs
 import io
 import re

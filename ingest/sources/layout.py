@@ -1,7 +1,5 @@
 """Recognises files by name, reads them or their lines within limits, and builds refusals."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import re

@@ -3,8 +3,6 @@
 Credentials come from the environment, as they do for the object store's own tools.
 """
 
-from __future__ import annotations
-
 import os
 import stat
 from collections.abc import Callable, Iterator

@@ -3,8 +3,6 @@
 These types are documents, refusals, skipped files and limits.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Mapping

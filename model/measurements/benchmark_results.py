@@ -5,8 +5,6 @@ use the same name for different quantities. What a file does not say stays unkno
 missing key) and is never guessed.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field

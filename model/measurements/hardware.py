@@ -5,8 +5,6 @@ arithmetic can use, the number of CPUs, the quota, the thread variables and the 
 of ``docs/statistics.md``). The identity never contains a clock rate, because clock rates vary.
 """
 
-from __future__ import annotations
-
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping

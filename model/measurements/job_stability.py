@@ -9,8 +9,6 @@ them in its documents, and ingest records them as outcome ``host_problem``. Docu
 releases have no mark, so the reason code or the message decides.
 """
 
-from __future__ import annotations
-
 import errno
 import re
 import signal

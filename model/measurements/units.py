@@ -1,7 +1,5 @@
 """Units of rates, plausible ranges, and operation counts that turn a duration into a rate."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from enum import StrEnum

@@ -4,8 +4,6 @@ Thousands of versions share a few hundred requirements, and the requirements sha
 markers. Each distinct requirement and marker is therefore evaluated once.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime

@@ -1,7 +1,5 @@
 """Candidates of the resolver, their requirements, and versions that are excluded with a reason."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime

@@ -1,7 +1,5 @@
 """Target environments: interpreter and platform, with their markers and wheel tags."""
 
-from __future__ import annotations
-
 import os
 import platform as this_platform
 import re

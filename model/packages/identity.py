@@ -1,7 +1,5 @@
 """Package names, versions and Package URLs."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ namespace packages above it are names as well, so ``google`` and ``google.protob
 package ``protobuf`` inside the namespace ``google``.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass

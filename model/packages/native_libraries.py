@@ -5,8 +5,6 @@ What a release changed in its libraries is context of a measurement. An interfac
 loader looks up. Wheels require interfaces, and machines and images provide them.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field

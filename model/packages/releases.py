@@ -3,8 +3,6 @@
 Version specifiers that violate PEP 440 and that older installers accepted are read as uv does.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress

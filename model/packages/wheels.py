@@ -1,7 +1,5 @@
 """Wheel compatibility: whether a release can be installed in an environment, and why not."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress

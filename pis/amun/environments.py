@@ -6,8 +6,6 @@ started, because it would run their ``.pth`` files. Finally, the installed packa
 with the lock.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import mmap

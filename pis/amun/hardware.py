@@ -4,8 +4,6 @@ Sources are ``/proc/cpuinfo`` (proc(5)), ``lscpu -J`` if installed, and NVML; li
 this process come from its control groups (versions 1 and 2).
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -4,8 +4,6 @@ Each result is on disk before the next job starts, so an interrupted run can be 
 it again.
 """
 
-from __future__ import annotations
-
 import logging
 import uuid
 from collections import Counter

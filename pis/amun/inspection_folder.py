@@ -4,8 +4,6 @@ A folder holds ``build/specification``, ``build/log``, ``build/status`` and, for
 ``results/N/result``, ``hwinfo`` and ``log``.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -4,8 +4,6 @@ A specification names indexes but never gives URLs, because the operator of a ma
 the machine may fetch. Credentials stay in this module.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

@@ -3,8 +3,6 @@
 Output is kept as JSON if all parsers agree on its meaning, and otherwise as text.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -6,8 +6,6 @@ together, so that only their stacks differ. All other stacks are compared with t
 reference may run several times per block, because its error enters every comparison.
 """
 
-from __future__ import annotations
-
 import contextlib
 import math
 import os

@@ -1,7 +1,5 @@
 """Enforces limits on the sum of a job's processes; the kernel limits each process separately."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re

@@ -4,8 +4,6 @@ Only releases on a configured index are installed, and only files whose hashes a
 Repositories, paths, URLs and version ranges are refused.
 """
 
-from __future__ import annotations
-
 import os
 import platform
 import re

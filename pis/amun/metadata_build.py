@@ -4,8 +4,6 @@ The backend and its requirements are installed outside the sandbox. Only wheels 
 none of their code runs outside the sandbox. The hooks run inside the sandbox, without a network.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 import tomllib

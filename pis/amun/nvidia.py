@@ -1,7 +1,5 @@
 """Describes NVIDIA GPUs as their management library reports them (NVML, if installed)."""
 
-from __future__ import annotations
-
 import ctypes
 import ctypes.util
 import re

@@ -1,7 +1,5 @@
 """Makes specifications from requirements: the newest releases that meet them, with hashes."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Start and end child processes: CPU affinity, signals, process groups."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

@@ -8,8 +8,6 @@ memory that belongs to no process, because such memory is not counted, and socke
 namespace.
 """
 
-from __future__ import annotations
-
 import errno
 import itertools
 import math

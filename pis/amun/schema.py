@@ -4,8 +4,6 @@ All problems of a specification are collected, each with the path of its field.
 ``docs/reference/specification.md`` explains every field.
 """
 
-from __future__ import annotations
-
 import posixpath
 import re
 from collections.abc import Iterable, Mapping, Sequence

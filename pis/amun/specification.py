@@ -1,7 +1,5 @@
 """Specifications of inspections: checked documents, also from files that refer to other files."""
 
-from __future__ import annotations
-
 import os
 import re
 import stat

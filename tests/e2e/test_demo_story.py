@@ -1,7 +1,5 @@
 """The demo's story: every command says of NumPy what the others say of it."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """From nothing to an answer, by the commands of the README and nothing else."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Guides run from top to bottom as they are written, on a fresh machine with real stores."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import os

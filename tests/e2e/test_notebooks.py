@@ -1,7 +1,5 @@
 """The notebooks run on the bundled samples, and are stored without results."""
 
-from __future__ import annotations
-
 import ast
 import json
 from importlib import import_module

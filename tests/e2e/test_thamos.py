@@ -1,7 +1,5 @@
 """The unmodified ``thamos`` client against the service: every command, over TLS, on the samples."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

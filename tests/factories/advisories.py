@@ -1,7 +1,5 @@
 """Advisories in the OSV format: single ones with sensible defaults, real facts, and many."""
 
-from __future__ import annotations
-
 import json
 import random
 import zipfile

@@ -1,7 +1,5 @@
 """A stack with a vulnerable release that other releases of the stack require."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from sqlalchemy import Connection, insert

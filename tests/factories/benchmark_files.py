@@ -5,8 +5,6 @@ the system, and ``expected.jsonl``: the files that are recognised, then a line f
 refusal that the reader must give.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Recorded searches of ``thoth bisect``: real searches in planted series."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 
 from sqlalchemy import Connection

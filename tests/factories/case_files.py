@@ -4,8 +4,6 @@ A case is a line ``=== what it shows``, a line ``--- NAME`` before the content o
 ``--- expected``. ``THOTH_WRITE_GOLDEN=1`` writes what is expected again.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator, Mapping, Set
 from dataclasses import MISSING, fields, is_dataclass

@@ -1,7 +1,5 @@
 """JSON values, and documents with any value at any place, for laws about parsers."""
 
-from __future__ import annotations
-
 import copy
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A change of performance, as the list of changes has it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from model.changes import ChangeEvent, ChangeKind, PerformanceChange

@@ -1,7 +1,5 @@
 """Jobs of stacks that ``thoth compare`` measures, with planted rates."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta

@@ -1,7 +1,5 @@
 """Builders of inspection documents as foreign services wrote them; every part can be replaced."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Small indexes, requests and universes drawn at random, with circles, extras and pre-releases."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """Strategies for small worlds of packages and for what is asked of them."""
 
-from __future__ import annotations
-
 from itertools import product
 
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """The effect of one candidate, out of the functions that take many."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from adviser.scoring.effects import Effect, effects_of, intervals, moments, per_cent, welch_effects

@@ -1,7 +1,5 @@
 """Errors that tests expect, by type and by what they carry."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 

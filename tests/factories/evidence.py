@@ -1,7 +1,5 @@
 """Evidence made in memory: stacks that differ in chosen packages, and jobs with a chosen noise."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace

@@ -1,7 +1,5 @@
 """Results of other benchmark systems, as their readers make them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from sqlalchemy import Connection

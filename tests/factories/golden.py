@@ -3,8 +3,6 @@
 Read the difference before you keep it.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping
 from pathlib import Path

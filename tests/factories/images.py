@@ -1,7 +1,5 @@
 """Images in all their forms, written by hand."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import json

@@ -1,7 +1,5 @@
 """Builders of inspection folders as the executor of this project writes them."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence

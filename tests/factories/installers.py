@@ -1,7 +1,5 @@
 """Backtracking as installers do it (resolvelib) over a universe, to compare with."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A record with many rows in every table that the graph shows, made by PostgreSQL itself."""
 
-from __future__ import annotations
-
 from datetime import datetime
 from typing import Any
 

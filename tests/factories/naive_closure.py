@@ -3,8 +3,6 @@
 It shares no code with the snapshot, so that the two cannot be wrong in the same way.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """ELF files, wheels and layers of images as small as they can be, written by hand."""
 
-from __future__ import annotations
-
 import io
 import struct
 import tarfile

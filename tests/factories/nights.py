@@ -1,7 +1,5 @@
 """A night of the loop as the record holds it, with a release, a watch and a measured batch."""
 
-from __future__ import annotations
-
 from sqlalchemy import Connection
 
 from graph.record.loop import (

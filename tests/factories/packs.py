@@ -1,7 +1,5 @@
 """Packs of evidence that was made in memory, written without a store."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Mapping, Sequence

@@ -10,8 +10,6 @@ hardware class. ``helper`` 2.0 halves the rate of whatever it is combined with,
 and another index builds a faster ``codec`` 1.0.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import math

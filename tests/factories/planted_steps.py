@@ -1,7 +1,5 @@
 """Series of releases with known rates, and a measurer that draws jobs from them."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field

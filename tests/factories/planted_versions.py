@@ -5,8 +5,6 @@ drift of the machine, as in :mod:`benchmarks.honesty`. The shipped rules judge e
 planned looks of :mod:`adviser.changes`.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields

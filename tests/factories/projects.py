@@ -1,7 +1,5 @@
 """Files of projects: a Pipfile with the hashes that pipenv gives it, and locks."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

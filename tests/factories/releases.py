@@ -1,7 +1,5 @@
 """Builders of release documents, as crawls and metadata dumps write them."""
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import json

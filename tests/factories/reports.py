@@ -1,7 +1,5 @@
 """Reports of advice made in memory, as their readers have them, and what checks them."""
 
-from __future__ import annotations
-
 import json
 from datetime import UTC, datetime
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Requests and advice made in memory, on small indexes."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Mapping
 from typing import Any

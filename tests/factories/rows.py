@@ -1,7 +1,5 @@
 """Rows of the record with their outbox entries, without any document behind them."""
 
-from __future__ import annotations
-
 import hashlib
 import random
 from collections import defaultdict

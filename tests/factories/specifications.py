@@ -1,7 +1,5 @@
 """Specifications, locks and stand-ins for what runs them, with sensible defaults."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

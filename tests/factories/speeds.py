@@ -1,7 +1,5 @@
 """Planted speeds of the versions of one package, and the evidence that ten turns give of them."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

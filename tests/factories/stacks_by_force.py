@@ -3,8 +3,6 @@
 It knows the rules in the words of the standards and nothing of the resolver's code.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import cache
 from itertools import product

@@ -1,7 +1,5 @@
 """Stored advice whose documents say nothing; what it is tied to is given beside it."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 from typing import Any
 

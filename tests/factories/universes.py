@@ -1,7 +1,5 @@
 """Snapshots and universes made in memory: of a metadata dump, of a case file, of a dictionary."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import random

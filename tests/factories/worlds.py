@@ -1,7 +1,5 @@
 """Small worlds of packages: written to a graph by its documented shape, or read from memory."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass

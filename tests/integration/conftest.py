@@ -1,7 +1,5 @@
 """Both graph products, a filled record, and waits that suit tests."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from functools import partial
 

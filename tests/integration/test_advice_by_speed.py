@@ -1,7 +1,5 @@
 """Advice on measured stacks, from inspections to the first line of ``thoth advise``."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from pathlib import Path

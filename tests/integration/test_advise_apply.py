@@ -1,7 +1,5 @@
 """``thoth advise --apply``: the project's own tool writes what was advised, or nothing changes."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """``thoth advise`` and its kin as a person runs them, on both stores."""
 
-from __future__ import annotations
-
 import copy
 import json
 from pathlib import Path

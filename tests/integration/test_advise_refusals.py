@@ -1,7 +1,5 @@
 """What the adviser's commands refuse, with which exit code, and what they do not take for proof."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

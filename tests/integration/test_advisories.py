@@ -1,7 +1,5 @@
 """Advisories in the record: merged by alias, matched with versions, read from any server."""
 
-from __future__ import annotations
-
 import json
 import threading
 import time

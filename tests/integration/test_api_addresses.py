@@ -1,7 +1,5 @@
 """Addresses in requests and on indexes: a listener on this machine hears of none of them."""
 
-from __future__ import annotations
-
 import json
 import socket
 from collections.abc import Callable, Iterator, Mapping

@@ -1,7 +1,5 @@
 """Requests that are made to break the service, and what nobody else is to learn."""
 
-from __future__ import annotations
-
 import json
 import logging
 import threading

@@ -1,7 +1,5 @@
 """Jobs when things break: workers killed, PostgreSQL restarted, the graph away."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

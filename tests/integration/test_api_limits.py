@@ -1,7 +1,5 @@
 """How much one client may ask, what of it counts against others, and whose turn it is."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import Callable, Iterator

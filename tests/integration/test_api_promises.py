@@ -1,7 +1,5 @@
 """What the service promises of its queue, and what workers keep for how long."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import Iterator

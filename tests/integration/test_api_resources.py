@@ -1,7 +1,5 @@
 """Our own resources on a real record: what they say, page by page, and what they refuse."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import pytest

@@ -3,8 +3,6 @@
 Its 401 and 403 are in tests/unit/api/test_http.py and in test_tokens.py.
 """
 
-from __future__ import annotations
-
 import gzip
 import itertools
 import json

@@ -1,7 +1,5 @@
 """What surrounds every request: health, figures, headers, limits, the list of writes."""
 
-from __future__ import annotations
-
 import asyncio
 import gzip
 import json

@@ -1,7 +1,5 @@
 """What clients of the original service rely on, request by request."""
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Iterator

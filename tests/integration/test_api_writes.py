@@ -1,7 +1,5 @@
 """What clients of our own resources send: inspections, requests for advice and packages, Cypher."""
 
-from __future__ import annotations
-
 import io
 import json
 import tarfile

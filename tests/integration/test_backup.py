@@ -1,7 +1,5 @@
 """Backups of a record that is in use, and what of them can be restored."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import json

@@ -1,7 +1,5 @@
 """The stacks that ``thoth bisect`` searches, on a package index of its own."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Searches in the record: what is written after each block, read by command, API and pages."""
 
-from __future__ import annotations
-
 import shlex
 from collections import Counter
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The list of changes in the record, on the command line, and over HTTP."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from datetime import UTC, datetime

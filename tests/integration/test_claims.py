@@ -1,7 +1,5 @@
 """A claim is explained by the command, the API and the page, all from the record."""
 
-from __future__ import annotations
-
 import json
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """What ``thoth clean`` removes, and what it leaves."""
 
-from __future__ import annotations
-
 import json
 import os
 import time

@@ -1,7 +1,5 @@
 """What a service keeps: after a change of the record, only changed series are read."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NoReturn

@@ -1,7 +1,5 @@
 """Several writers and readers of the same keys, and failures of PostgreSQL in between."""
 
-from __future__ import annotations
-
 import random
 import threading
 from collections.abc import Callable, Iterator, Sequence

@@ -1,7 +1,5 @@
 """Every question of the cookbook, on planted data: its answer is computed from the plan alone."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections import Counter, defaultdict

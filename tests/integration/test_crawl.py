@@ -1,7 +1,5 @@
 """Crawls of a local index into the real record: what is read, what is told, what is tried again."""
 
-from __future__ import annotations
-
 import json
 import logging
 import time

@@ -1,7 +1,5 @@
 """``thoth cypher`` from the outside, on both products."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

@@ -1,7 +1,5 @@
 """Servers and workers with different document stores, and a PostgreSQL whose disk is full."""
 
-from __future__ import annotations
-
 import gzip
 import random
 import threading

@@ -3,8 +3,6 @@
 Doors are addresses and forms of pages, arguments and files of commands, and rows of the record.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shlex

@@ -1,7 +1,5 @@
 """The embedded stores as a user meets them: started, attached to, killed, moved, lost."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

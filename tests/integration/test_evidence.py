@@ -1,7 +1,5 @@
 """From inspections, releases and advisories in the record to evidence, and to what it says."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone

@@ -1,7 +1,5 @@
 """``thoth export parquet`` writes what the API lists, and nothing private."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections import defaultdict

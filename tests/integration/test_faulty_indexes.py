@@ -1,7 +1,5 @@
 """``thoth advise`` over an index that is broken, hostile, slow or gone: what it says and leaves."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """``--fetch``: what a request lacks is read from indexes of our own, then answered."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from datetime import UTC, datetime

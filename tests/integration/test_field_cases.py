@@ -3,8 +3,6 @@
 ``cases.md`` there describes the form of ``case.json``. The cases read from the public index.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

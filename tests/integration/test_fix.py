@@ -1,7 +1,5 @@
 """``thoth fix``: what an archive of advisories says of a lock, the fix, and who blocks more."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys

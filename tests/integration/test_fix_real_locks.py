@@ -4,8 +4,6 @@ The locks are not part of the repository. The advisories are made up: they are a
 locked versions and all older ones.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import random

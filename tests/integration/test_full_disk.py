@@ -1,7 +1,5 @@
 """A full disk: a first start names the remedy, a service says why and heals, uploads wait."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """A graph that was not projected from this record: PostgreSQL restored, the graph emptied."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """A store that does not answer: the graph never holds up ingest, the record's loss is told."""
 
-from __future__ import annotations
-
 import random
 import signal
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """``thoth guard`` as a pipeline runs it: three outcomes, and what is missing."""
 
-from __future__ import annotations
-
 import json
 import threading
 from collections.abc import Iterator

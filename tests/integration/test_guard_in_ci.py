@@ -1,7 +1,5 @@
 """The scripts for pipelines of users: one comment, kept up to date, and no secret in sight."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """A PostgreSQL that hangs, with its connections open: the service answers nevertheless."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress

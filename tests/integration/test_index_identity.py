@@ -1,7 +1,5 @@
 """Names of packages are sent to the indexes that a project names, and to no other."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What a worker keeps between requests never hides what was stored before a request."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path

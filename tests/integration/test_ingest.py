@@ -1,7 +1,5 @@
 """Documents into the record, by the commands that people run, on real stores."""
 
-from __future__ import annotations
-
 import json
 import os
 import random

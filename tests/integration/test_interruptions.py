@@ -1,7 +1,5 @@
 """A few of the interruptions that ``make bench`` makes in numbers."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -3,8 +3,6 @@
 PostgreSQL holds the record and answers the same questions; both graph products must agree with it.
 """
 
-from __future__ import annotations
-
 import shutil
 import tempfile
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Real sets of requirements in miniature, advised from an index by the whole command."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """Our load scenarios beside LoadGen: both say the same of one recorded run."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import time

@@ -1,7 +1,5 @@
 """Comparing two locks over the API and on the page: measured or not, with what is missing."""
 
-from __future__ import annotations
-
 import io
 import json
 import re

@@ -1,7 +1,5 @@
 """Installers take the locks: pip and uv, for real, from an index of our own."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import re

@@ -1,7 +1,5 @@
 """Nights of the loop on real stores, with an index and real inspections; its watches."""
 
-from __future__ import annotations
-
 import asyncio
 import subprocess
 import sys

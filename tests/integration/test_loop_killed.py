@@ -1,7 +1,5 @@
 """A night that is killed again and again ends with the rows of an undisturbed night."""
 
-from __future__ import annotations
-
 import os
 import queue
 import random

@@ -1,7 +1,5 @@
 """``thoth mcp``: a client over stdio asks 200 questions, many of them wrong or hostile."""
 
-from __future__ import annotations
-
 import json
 import random
 import re

@@ -1,7 +1,5 @@
 """Both stores' schemas: applied once, told apart from older and newer ones."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """``thoth monkey`` as a person runs it, on both stores."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Analyses in both stores, and what a wheel needs that an environment does not provide."""
 
-from __future__ import annotations
-
 from collections import Counter
 from pathlib import Path
 

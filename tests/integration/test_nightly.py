@@ -1,7 +1,5 @@
 """What a cron line runs: every source, once at a time, whatever became of the last run."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """Notices: one for each event and target, claimed once, with an end; who makes and sends them."""
 
-from __future__ import annotations
-
 import json
 import platform
 import shutil

@@ -1,7 +1,5 @@
 """Notices reach their targets on this machine: signed, once, and in spite of failures."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import hmac

@@ -1,7 +1,5 @@
 """The outbox: order, late commits, failures and several projectors at once."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 

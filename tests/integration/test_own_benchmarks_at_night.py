@@ -1,7 +1,5 @@
 """A night measures a watched project's own benchmarks, if they were confirmed on this machine."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """From a folder as the executor leaves it to the record, the graph and a verdict in pairs."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Metadata dumps and solvers' results into the record, by the command, on real stores."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """``thoth packages`` as a person runs it, on a local index, into both stores."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import os

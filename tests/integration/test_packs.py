@@ -1,7 +1,5 @@
 """Evidence packs: built from a record, signed, carried as an archive, verified or refused."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import json

@@ -1,7 +1,5 @@
 """The pages on the bundled samples and on an empty record: every page, and what protects it."""
 
-from __future__ import annotations
-
 import io
 import re
 from collections.abc import Iterator

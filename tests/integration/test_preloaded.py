@@ -1,7 +1,5 @@
 """Commands in the preloaded program: they do what they would do in a process of their own."""
 
-from __future__ import annotations
-
 import os
 import resource
 import shlex

@@ -1,7 +1,5 @@
 """No name, address, home folder or machine of a person is in any row, body or node."""
 
-from __future__ import annotations
-
 import json
 import os
 import random

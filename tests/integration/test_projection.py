@@ -1,7 +1,5 @@
 """The projection from a real PostgreSQL to each graph product."""
 
-from __future__ import annotations
-
 import gc
 import re
 import sys

@@ -1,7 +1,5 @@
 """Advice in the record and in each graph product: its stacks, its evidence, nothing twice."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A projector that is killed leaves nothing half done."""
 
-from __future__ import annotations
-
 import os
 import random
 import signal

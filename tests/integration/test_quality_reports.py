@@ -1,7 +1,5 @@
 """Quality reports of the bundled samples: the command, the API, the page and the file."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from html.parser import HTMLParser

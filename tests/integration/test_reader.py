@@ -1,7 +1,5 @@
 """What analysts may not do, refused by both products, and what they may."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, HTTPServer

@@ -1,7 +1,5 @@
 """Published inspections of Project Thoth, and values computed from them independently."""
 
-from __future__ import annotations
-
 import csv
 import os
 from collections import Counter

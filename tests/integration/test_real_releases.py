@@ -1,7 +1,5 @@
 """A real dependency closure and real solvers' results, against what is published about them."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import os

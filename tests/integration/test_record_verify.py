@@ -1,7 +1,5 @@
 """``thoth record verify``: what differs from its document is named, and is evidence no more."""
 
-from __future__ import annotations
-
 import json
 import random
 from collections.abc import Iterator

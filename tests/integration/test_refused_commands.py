@@ -3,8 +3,6 @@
 They run on the filled record, which refuses changes.
 """
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Releases into the record: once, merged by what is newest, and never over a known hash."""
 
-from __future__ import annotations
-
 import threading
 import time
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Inspections in an object store, over the real S3 protocol."""
 
-from __future__ import annotations
-
 import io
 import tarfile
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Snapshots, read from both graph products: of small worlds, of a record, of a real dump."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from collections.abc import Iterable, Sequence

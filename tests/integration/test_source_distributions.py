@@ -1,7 +1,5 @@
 """Packages that publish only source distributions: advised, locked, built in the sandbox."""
 
-from __future__ import annotations
-
 import json
 import random
 import subprocess

@@ -1,7 +1,5 @@
 """What commands load. A module that returns here costs every user a tenth of a second or more."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Packs in a store: added whole or not at all, exchanged in any order, followed at night."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

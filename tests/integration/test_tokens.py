@@ -1,7 +1,5 @@
 """Tokens: made by the command, shown to the service, revoked."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """A trace goes from the request through the queue to the worker and both stores."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections.abc import Iterator

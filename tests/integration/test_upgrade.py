@@ -1,7 +1,5 @@
 """Stores of an earlier release are upgraded with their data, while other processes read them."""
 
-from __future__ import annotations
-
 import base64
 import gzip
 import json

@@ -1,7 +1,5 @@
 """A hundred pieces of advice, answered again from their stored form, are the same bytes."""
 
-from __future__ import annotations
-
 import json
 import random
 

@@ -1,7 +1,5 @@
 """Laws of advisories: order never matters, ranges mean what OSV says, nothing crashes."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

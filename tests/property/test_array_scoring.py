@@ -1,7 +1,5 @@
 """A million comparisons at once answer as one by one."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

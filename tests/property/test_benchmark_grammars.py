@@ -1,7 +1,5 @@
 """Damaged result files of other benchmark systems give results or refusals, and never a crash."""
 
-from __future__ import annotations
-
 import codecs
 import io
 import math

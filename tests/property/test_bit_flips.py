@@ -1,7 +1,5 @@
 """A changed bit in what is stored or exported is a message, and never a traceback."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import replace

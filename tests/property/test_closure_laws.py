@@ -1,7 +1,5 @@
 """Laws of closures and snapshots: order leaves no trace, and everything reached is there."""
 
-from __future__ import annotations
-
 import random
 
 from hypothesis import given, settings

@@ -1,7 +1,5 @@
 """Cursors: what is written is read back, and whatever a client sends, nothing else happens."""
 
-from __future__ import annotations
-
 import base64
 import json
 from datetime import UTC, datetime

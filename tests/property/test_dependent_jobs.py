@@ -1,7 +1,5 @@
 """Jobs that are not independent (nights, neighbours, coarse clocks) make no false claims."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator
 from dataclasses import replace

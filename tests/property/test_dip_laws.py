@@ -1,7 +1,5 @@
 """An answer that says which dips it would have seen is right with the stated chance."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 

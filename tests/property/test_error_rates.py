@@ -3,8 +3,6 @@
 Samples are made directly, so that a thousand answers take seconds.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

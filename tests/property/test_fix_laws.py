@@ -1,7 +1,5 @@
 """Laws of fixes: the smallest change is what trying everything finds, and so is what blocks it."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Mapping
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Names from a central directory are those that Python finds in the unpacked wheel."""
 
-from __future__ import annotations
-
 import io
 import sys
 import zipfile

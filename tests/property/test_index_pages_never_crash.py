@@ -1,7 +1,5 @@
 """Whatever an index sends, it is a page, metadata, or an :class:`IndexProblem`."""
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 import io

@@ -1,7 +1,5 @@
 """Resolution over everything that indexes list reads little, and answers as if it had read all."""
 
-from __future__ import annotations
-
 import asyncio
 from collections import Counter
 from dataclasses import replace

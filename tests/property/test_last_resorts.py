@@ -1,7 +1,5 @@
 """Old source distributions and inferred bounds: advice, its replay and why-not agree."""
 
-from __future__ import annotations
-
 import random
 
 from hypothesis import given, settings

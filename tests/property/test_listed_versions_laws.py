@@ -1,7 +1,5 @@
 """Resolving over listed versions while reading few finds what reading everything finds."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace

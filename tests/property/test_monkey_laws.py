@@ -1,7 +1,5 @@
 """Laws of Dependency Monkey: its spaces hold exactly the stacks that trying everything finds."""
 
-from __future__ import annotations
-
 import random
 from collections import Counter
 from collections.abc import Iterator

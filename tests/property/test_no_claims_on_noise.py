@@ -1,7 +1,5 @@
 """The A/A gate: advice over identical stacks claims nothing, and a true gain is found."""
 
-from __future__ import annotations
-
 import math
 from datetime import timedelta
 from typing import Any

@@ -1,7 +1,5 @@
 """Whatever a document holds, parsing gives documents or refusals, and nothing else."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 from typing import Any
 

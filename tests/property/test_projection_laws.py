@@ -1,7 +1,5 @@
 """Laws of the projection: how and how often it is done leaves no trace in the graph."""
 
-from __future__ import annotations
-
 import random
 
 import neo4j

@@ -1,7 +1,5 @@
 """Whatever a project's files hold, reading gives a project or says what is wrong."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from functools import partial

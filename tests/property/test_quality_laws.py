@@ -1,7 +1,5 @@
 """Laws of quality reports: blind to order and unit, and consistent with their data."""
 
-from __future__ import annotations
-
 import random
 
 import pytest

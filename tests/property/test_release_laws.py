@@ -1,7 +1,5 @@
 """Laws of merging releases: what is known depends on what was delivered, never on the order."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta

@@ -1,7 +1,5 @@
 """Whatever a release document holds, parsing gives releases or refusals, and nothing else."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import orjson

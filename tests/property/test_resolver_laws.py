@@ -1,7 +1,5 @@
 """Laws of the resolver: it finds what trying everything finds, however it is asked."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Sequence
 from dataclasses import replace

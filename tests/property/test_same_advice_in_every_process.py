@@ -1,7 +1,5 @@
 """An advice is the same in every process: for each hash seed, number of threads and processor."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Laws of the comparison: symmetric, blind to order and scale, and quiet on noise."""
 
-from __future__ import annotations
-
 import math
 import random
 from collections.abc import Iterable

@@ -1,7 +1,5 @@
 """Whatever a specification holds, it is taken or refused by field, never the cause of a crash."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

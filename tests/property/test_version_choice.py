@@ -1,7 +1,5 @@
 """Versions are chosen by what is likely: planted speeds, and laws that hold for all of them."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from statistics import fmean

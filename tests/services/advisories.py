@@ -1,7 +1,5 @@
 """The record of a test, and archives of advisories to take into it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """``thoth`` on the stores of some settings: in a process of its own, or in this one."""
 
-from __future__ import annotations
-
 import atexit
 import json
 import os

@@ -1,7 +1,5 @@
 """Schemathesis against a live server: every operation of its OpenAPI document, in all phases."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Databases of the run's PostgreSQL: copies of one that is migrated, and one that is used again."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterator
 from contextlib import contextmanager

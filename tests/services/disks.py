@@ -1,7 +1,5 @@
 """Small disks, which tests can fill."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from collections.abc import Iterator

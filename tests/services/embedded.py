@@ -1,7 +1,5 @@
 """Embedded stores that die."""
 
-from __future__ import annotations
-
 import contextlib
 import signal
 

@@ -1,7 +1,5 @@
 """Virtual environments for programs that the tests run beside the product."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Statements that PostgreSQL refuses, and connections that it cuts."""
 
-from __future__ import annotations
-
 import random
 import threading
 from collections.abc import Iterator

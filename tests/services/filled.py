@@ -1,7 +1,5 @@
 """A record with the bundled samples, advisories and an advice in it, for tests that only read."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path

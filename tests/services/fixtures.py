@@ -1,7 +1,5 @@
 """Fixtures that give both graph products, for ``tests/integration/conftest.py`` to import."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Programs that are loaded once and run often: loading one takes longer than most commands do."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from collections.abc import Iterator, Mapping

@@ -6,8 +6,6 @@ function, and all modules of the packages. A command is a line of JSON (``folder
 ``environment``, ``stdout``, ``stderr``), the answer a line with its exit code.
 """
 
-from __future__ import annotations
-
 import atexit
 import gc
 import importlib

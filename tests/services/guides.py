@@ -8,8 +8,6 @@ HTML comments before a block say how it is run:
 - ``<!-- file: NAME -->``: not commands, but a file that the reader saves
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shlex

@@ -1,7 +1,5 @@
 """A package index of our own on a free port, well behaved unless told otherwise."""
 
-from __future__ import annotations
-
 import base64
 import gzip
 import hashlib

@@ -1,7 +1,5 @@
 """Questions to the index client, each asked by a new one of an index called ``own``."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """A machine on which nothing was ever started, used by its commands alone."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

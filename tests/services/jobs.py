@@ -1,7 +1,5 @@
 """Workers for tests: all jobs that wait run here and now, or in a process that can be killed."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """A port of this machine at which nobody should ever ask."""
 
-from __future__ import annotations
-
 import socket
 import threading
 from collections.abc import Iterator

@@ -3,8 +3,6 @@
 Usage: ``loadgen_runner.py FOLDER``. Each folder below FOLDER gets the logs of one run.
 """
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

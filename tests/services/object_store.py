@@ -1,7 +1,5 @@
 """An object store that speaks the S3 protocol, with one empty bucket."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 

@@ -1,7 +1,5 @@
 """The bundled samples in a service, the addresses of its pages, and a browser."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Places where a store should be and is not."""
 
-from __future__ import annotations
-
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager

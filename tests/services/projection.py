@@ -1,7 +1,5 @@
 """What stores of a test take in, and how it is projected to the graph."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path

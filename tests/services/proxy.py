@@ -1,7 +1,5 @@
 """A TCP proxy that stops forwarding while its connections stay open."""
 
-from __future__ import annotations
-
 import socket
 import threading
 from collections.abc import Iterator

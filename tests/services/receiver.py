@@ -1,7 +1,5 @@
 """A receiver of webhooks on a free port of this machine, which answers what a test says."""
 
-from __future__ import annotations
-
 import base64
 import json
 import ssl

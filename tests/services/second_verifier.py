@@ -5,8 +5,6 @@ interleaved stacks from the tables alone: mean of the paired differences of log 
 interval. Prints JSON; fails with an assertion.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json

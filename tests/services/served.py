@@ -4,8 +4,6 @@
 with other settings or files to look at after it ended.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -4,8 +4,6 @@ They lie in the user's cache folder. PyTorch and TensorFlow are 6 GB to download
 installs them, and any other run measures them where they are.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import sys

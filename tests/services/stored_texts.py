@@ -1,7 +1,5 @@
 """Every text in the stores: rows, bodies of documents, and properties of the graph."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import sqlalchemy

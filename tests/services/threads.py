@@ -1,7 +1,5 @@
 """Work that is done at the same time."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable
 

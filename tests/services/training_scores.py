@@ -4,8 +4,6 @@ Usage: ``training_scores.py FOLDER``. Prints JSON: for each folder of an entry b
 minutes of its runs, their score, and how many runs the checker of compliance accepts.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import sys

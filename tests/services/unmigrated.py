@@ -1,7 +1,5 @@
 """Stores without a schema."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """A web server of our own on a free port: one body a path, with validators, or what a test says."""
 
-from __future__ import annotations
-
 import hashlib
 import threading
 from collections.abc import Callable, Iterator

@@ -5,8 +5,6 @@ that need. Without it, the lock is followed from the ``pyproject.toml`` beside i
 are groups, too.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """``Pipfile.lock`` of pipenv."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from packaging.utils import canonicalize_name

@@ -4,8 +4,6 @@ Such a lock has the packages of each environment and platform. ``--group NAME`` 
 environment, because pixi makes environments of dependency groups.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 from urllib.parse import urlsplit

@@ -5,8 +5,6 @@ that need. An earlier lock has only the dependencies between packages, so it is 
 of the ``pyproject.toml`` beside it.
 """
 
-from __future__ import annotations
-
 import re
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence

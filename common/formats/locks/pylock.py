@@ -1,7 +1,5 @@
 """``pylock.toml`` (PEP 751)."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from packaging.pylock import Package, PackageSdist, PackageWheel, Pylock, PylockValidationError

@@ -1,7 +1,5 @@
 """The readers of locks, one line for each format."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping
 from enum import Enum, auto

@@ -1,7 +1,5 @@
 """``uv.lock`` of uv: a graph, in which the members of the workspace need everything else."""
 
-from __future__ import annotations
-
 import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator

@@ -15,8 +15,6 @@ Output of ``nvprof --csv`` says how long each kernel ran on the GPU. Messages st
 row of units follows the header; the units differ from file to file.
 """
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Iterator, Mapping, Sequence

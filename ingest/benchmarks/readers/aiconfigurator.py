@@ -5,8 +5,6 @@ collector measured it. Collectors of some releases time differently, so only row
 collector have the same definition; rows of an unknown collector are comparable within a table only.
 """
 
-from __future__ import annotations
-
 import io
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace

@@ -4,8 +4,6 @@ A cell of the table has several numbers, separated by wide spaces. A dash means 
 block of lines is known from its description only.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace

@@ -4,8 +4,6 @@
 hours. The search counts if it ran for an hour and reached an error of at most 30 %.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from dataclasses import replace

@@ -3,8 +3,6 @@
 :mod:`common.formats.benchmark_files` reads their series, as for ``thoth compare``.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace

@@ -5,8 +5,6 @@ the JSON alone. The first epoch that reaches the target of the data set gives th
 their addresses are not read.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Iterator, Sequence

@@ -6,8 +6,6 @@ titles. Rates are computed from times by the formulas of the workbooks. A cell w
 failed result.
 """
 
-from __future__ import annotations
-
 import re
 import warnings
 import zipfile

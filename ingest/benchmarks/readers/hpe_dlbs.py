@@ -4,8 +4,6 @@ Data lines have the form ``__key__=value`` with a JSON value; the last line of a
 other lines are output of the measured program.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace

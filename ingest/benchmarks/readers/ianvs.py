@@ -4,8 +4,6 @@ A rank table is CSV, with or without a column ``rank``, or Markdown. Which value
 ``benchmarkingjob.yaml``, beside or above the table.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace

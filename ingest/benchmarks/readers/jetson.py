@@ -4,8 +4,6 @@ The program runs ``trtexec`` for each engine (the GPU, and up to two deep learni
 adds their rates within the time in which all of them ran. It prints 0.00 if an engine is missing.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -9,8 +9,6 @@ name the components of the stack with accelerator and version; a report of a ser
 not set up may lack them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any

@@ -11,8 +11,6 @@ of LoadGen is the official result of Single Stream and Multi Stream. The definit
 both rules.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace

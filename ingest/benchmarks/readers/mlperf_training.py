@@ -7,8 +7,6 @@ the benchmark's folder (v0.5), or in the log. A log may have several runs. Since
 JSON with milliseconds, and do not say the version of the rules.
 """
 
-from __future__ import annotations
-
 import ast
 import math
 import re

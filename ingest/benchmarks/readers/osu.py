@@ -4,8 +4,6 @@ Each program prints a title, lines about the run, a header and a row for each si
 options differ in their columns, which the header names with their units.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from dataclasses import replace

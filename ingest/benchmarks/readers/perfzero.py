@@ -4,8 +4,6 @@ Each execution writes one JSON object, alone or within the log of the execution.
 have comments that begin with ``#``.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence

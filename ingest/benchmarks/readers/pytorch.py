@@ -9,8 +9,6 @@ record on each line. A record has one metric of one model. Options of the measur
 contain paths and names of machines, so only a few options are read.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace

@@ -5,8 +5,6 @@ writes ``benchmark_run.log`` (the run; others call it ``benchmark.log``) and ``m
 JSON object for each value).
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence

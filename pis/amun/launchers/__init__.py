@@ -1,7 +1,5 @@
 """Launchers build the environments of inspections and run their jobs, one at a time per slot."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol

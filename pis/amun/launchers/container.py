@@ -1,7 +1,5 @@
 """Runs jobs in containers of podman or docker, with one image per stack."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import math

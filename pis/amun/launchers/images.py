@@ -7,8 +7,6 @@ Instructions with arguments use the JSON form, which no shell interprets. Enviro
 set when a job starts, and are not in the image.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

@@ -1,7 +1,5 @@
 """Runs jobs on a Kubernetes cluster, each as a Job object."""
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import io

@@ -1,7 +1,5 @@
 """Runs jobs on this machine, one at a time. Other launchers use this launcher on their nodes."""
 
-from __future__ import annotations
-
 import json
 import math
 import os

@@ -5,8 +5,6 @@ measurement. The actor uses the same code as the local launcher. All jobs of a b
 node, because only jobs on the same host are compared in pairs.
 """
 
-from __future__ import annotations
-
 import importlib.metadata
 import os
 import socket

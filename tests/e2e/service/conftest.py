@@ -1,7 +1,5 @@
 """The service of a run: one worker of xdist gets all of these modules, so that it starts once."""
 
-from __future__ import annotations
-
 from tests.services.served import served
 
 __all__ = ["served"]

@@ -1,7 +1,5 @@
 """Rules of Prometheus, boards of Grafana and runbooks agree with what the service says."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

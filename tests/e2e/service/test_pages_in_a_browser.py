@@ -1,7 +1,5 @@
 """The pages in a real browser: on the samples, with and without scripts, on a small screen."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 
 import pytest

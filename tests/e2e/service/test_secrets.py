@@ -1,7 +1,5 @@
 """What clients send and must not get out: in no log, no answer, no row, no body and no node."""
 
-from __future__ import annotations
-
 import io
 import json
 import zipfile

@@ -1,7 +1,5 @@
 """The service as processes: over TLS, killed, stopped, traced, on a full disk, on two machines."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal

@@ -1,7 +1,5 @@
 """Clients that wait, drip and never hang up, many more of them than the service has threads."""
 
-from __future__ import annotations
-
 import itertools
 import shutil
 import socket

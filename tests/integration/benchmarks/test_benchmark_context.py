@@ -1,7 +1,5 @@
 """Results of other benchmark systems are named in advice, and decide nothing."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Readers agree with the programs that write the logs, and with those that score them."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Results of other benchmark systems in the record: stored once, listed, without personal data."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

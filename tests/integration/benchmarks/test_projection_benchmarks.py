@@ -1,7 +1,5 @@
 """Results of other benchmark systems in each graph product, linked with what we know ourselves."""
 
-from __future__ import annotations
-
 import pytest
 import sqlalchemy
 

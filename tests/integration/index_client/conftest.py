@@ -1,7 +1,5 @@
 """An index of our own that is well behaved, and settings that name it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The index client and where it goes: addresses, credentials, and what stays private."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 from dataclasses import replace

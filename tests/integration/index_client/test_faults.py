@@ -1,7 +1,5 @@
 """The index client against a server that is at times slow, broken or hostile."""
 
-from __future__ import annotations
-
 import gzip
 import socket
 import threading

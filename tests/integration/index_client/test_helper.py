@@ -1,7 +1,5 @@
 """Pages that another process parses: they are those that this process would have parsed."""
 
-from __future__ import annotations
-
 import asyncio
 import errno
 import os

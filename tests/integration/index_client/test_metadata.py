@@ -1,7 +1,5 @@
 """The index client and metadata: read from as few bytes as the server allows."""
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 import io

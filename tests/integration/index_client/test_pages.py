@@ -1,7 +1,5 @@
 """The index client and pages of projects: what they say, and what is kept of them."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from datetime import UTC, datetime
 from email.utils import format_datetime

@@ -1,7 +1,5 @@
 """``thoth advise --measure`` with a project's own benchmark, on real environments."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """``thoth compare`` as a person runs it: real environments of small wheels."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -3,8 +3,6 @@
 The recipe itself is tested without an engine.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -1,7 +1,5 @@
 """Environments from a package index: what is refused, what is kept, what nobody learns."""
 
-from __future__ import annotations
-
 import hashlib
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """An occasion of measuring a plan: what fails is named, and the same command continues."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

@@ -3,8 +3,6 @@
 The environments come from the executor, hash-checked; see ``tests.services.stacks``.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

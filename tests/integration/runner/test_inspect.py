@@ -1,7 +1,5 @@
 """``thoth inspect`` as a person runs it: real stacks, real jobs, real interruptions."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

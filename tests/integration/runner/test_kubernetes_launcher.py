@@ -1,7 +1,5 @@
 """The launcher's client against a stand-in of the cluster's API, which checks what it is sent."""
 
-from __future__ import annotations
-
 import json
 import re
 import threading

@@ -1,7 +1,5 @@
 """Indicators of single libraries, with whichever of them this interpreter has."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Inspections on a real Ray cluster of two nodes, each with a processor, on this machine."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

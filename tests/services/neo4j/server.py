@@ -4,8 +4,6 @@ It is the server of ``NEO4J_TEST_URL``, or one assembled by Maven from ``pom.xml
 and run by the JDK of this machine. Otherwise, :class:`Neo4jMissing` says how to get one.
 """
 
-from __future__ import annotations
-
 import atexit
 import os
 import re

@@ -1,7 +1,5 @@
 """No job outlives its test."""
 
-from __future__ import annotations
-
 import uuid
 from collections.abc import Iterator
 

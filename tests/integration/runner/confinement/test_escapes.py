@@ -1,7 +1,5 @@
 """Scripts that try to get out, each run behind the walls for real."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import uuid

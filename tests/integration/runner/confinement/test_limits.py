@@ -1,7 +1,5 @@
 """Scripts that want too much or do not end, each stopped for real."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The walls hold without the rights of root too."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """What is told of a script that ran behind the walls, and of walls that cannot be put up."""
 
-from __future__ import annotations
-
 import os
 import sys
 from hashlib import sha256
