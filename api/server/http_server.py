@@ -10,7 +10,7 @@ import os
 import signal
 import socket
 import ssl
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -25,6 +25,7 @@ from gunicorn.app.base import BaseApplication
 from gunicorn.arbiter import Arbiter
 from gunicorn.glogging import Logger
 from gunicorn.workers.gasgi import ASGIWorker
+from werkzeug.datastructures import Headers
 from werkzeug.test import run_wsgi_app
 
 from api.http.request_context import LATE, body_limit, is_loopback
@@ -84,14 +85,19 @@ class ThreadedApp:
             return
         self.running += 1
         try:
-            with SpooledTemporaryFile(_MEMORY_BYTES) as body:
-                environ = _environ(scope)
-                if not await self._read(receive, environ, body):
-                    return
-                threads = self._probes if scope["path"] in _PROBES else self._threads
-                parts, status, headers = await asyncio.get_running_loop().run_in_executor(
-                    threads, lambda: run_wsgi_app(self._app, environ, buffered=True)
-                )
+            # Not closed at the end of this block: if the client leaves, a thread may still read it.
+            body = SpooledTemporaryFile(_MEMORY_BYTES)  # noqa: SIM115
+            environ = _environ(scope)
+            if not await self._read(receive, environ, body):
+                body.close()
+                return
+            threads = self._probes if scope["path"] in _PROBES else self._threads
+
+            def run() -> tuple[Iterable[bytes], str, Headers]:
+                with body:
+                    return run_wsgi_app(self._app, environ, buffered=True)
+
+            parts, status, headers = await asyncio.get_running_loop().run_in_executor(threads, run)
             fields = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers]
             await send(
                 {"type": "http.response.start", "status": int(status[:3]), "headers": fields}

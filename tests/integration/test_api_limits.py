@@ -5,6 +5,7 @@ import json
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
+from threading import Event
 
 import pytest
 from flask import Flask, request
@@ -20,6 +21,7 @@ from graph.engine import Stores
 from graph.record.access import Scope, create_token, revoke_token
 from tests.services.commands import run_here
 from tests.services.jobs import client_of, execute, run_jobs
+from tests.services.waiting import DEADLINE_S
 
 BAD = {"Authorization": "Bearer thoth_nobody-has-it"}
 MANY = "/problems/too-many-requests"
@@ -239,11 +241,7 @@ def test_request_body_that_arrives_as_its_time_runs_out_is_late(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(http_server, "BODY_S", 0.01)
-    app = Flask(__name__)
-    app.add_url_rule("/", view_func=lambda: str(LATE in request.environ), methods=["POST"])
-    app.config["UPLOAD_BYTES"] = MIB
-    head = {"server": None, "client": None, "headers": (), "query_string": b"", "scheme": "http"}
-    line = {"type": "http", "method": "POST", "path": "/", "raw_path": b"/", "http_version": "1.1"}
+    app = _app(lambda: str(LATE in request.environ))
     sent: list[http_server.Message] = []
 
     async def receive() -> http_server.Message:
@@ -254,5 +252,49 @@ def test_request_body_that_arrives_as_its_time_runs_out_is_late(
     async def send(message: http_server.Message) -> None:
         sent.append(message)
 
-    asyncio.run(http_server.ThreadedApp(app, 1)(head | line, receive, send))
+    asyncio.run(http_server.ThreadedApp(app, 1)(_POST, receive, send))
     assert [it.get("status", it.get("body")) for it in sent] == [200, b"True"]
+
+
+def test_request_body_can_be_read_after_its_client_has_left() -> None:
+    begun, left, ended = Event(), Event(), Event()
+    bodies: list[bytes] = []
+
+    def view() -> str:
+        begun.set()
+        left.wait(DEADLINE_S)
+        try:
+            bodies.append(request.get_data())
+        finally:
+            ended.set()
+        return ""
+
+    async def receive() -> http_server.Message:
+        return {"type": "http.request", "body": b"whole", "more_body": False}
+
+    async def send(_message: http_server.Message) -> None: ...
+
+    async def leave() -> None:
+        task = asyncio.ensure_future(http_server.ThreadedApp(_app(view), 1)(_POST, receive, send))
+        await asyncio.to_thread(begun.wait, DEADLINE_S)
+        task.cancel()
+        await asyncio.wait([task])
+        left.set()
+        await asyncio.to_thread(ended.wait, DEADLINE_S)
+
+    asyncio.run(leave())
+    assert bodies == [b"whole"]
+
+
+#: A request, as a server of ASGI describes it.
+_POST: http_server.Message = {
+    "type": "http", "method": "POST", "path": "/", "raw_path": b"/", "query_string": b"",
+    "http_version": "1.1", "scheme": "http", "server": None, "client": None, "headers": (),
+}  # fmt: skip
+
+
+def _app(view: Callable[[], str]) -> Flask:
+    app = Flask(__name__)
+    app.add_url_rule("/", "view", view, methods=["POST"])
+    app.config["UPLOAD_BYTES"] = MIB
+    return app
