@@ -274,7 +274,7 @@ class _RunningJob:
         if breach is not None:
             self.ended, self.killing_at = breach, now + GRACE_S
             self._signal(signal.SIGKILL)
-        elif now >= self.deadline:
+        elif now >= self.deadline and not self._exited():  # a busy machine may look late
             self.ended, self.killing_at = JobEnd.TIMED_OUT, now + GRACE_S
             self._signal(signal.SIGTERM)
 

@@ -80,6 +80,25 @@ def test_job_ended_by_a_signal_has_a_negative_exit_code(tmp_path: Path) -> None:
     assert (finished.exit_code, finished.ended) == (-11, JobEnd.SIGNALLED)
 
 
+def test_job_that_ended_in_time_has_not_timed_out_if_its_runner_looks_late(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[int] = []
+    looks = itertools.count()  # the first look sets the deadline
+
+    def monotonic() -> float:
+        if not next(looks):
+            return 0.0
+        (tmp_path / "go").touch()
+        os.waitid(os.P_PID, started[0], os.WEXITED | os.WNOWAIT)
+        return 3600.0
+
+    monkeypatch.setattr(jobs, "time", SimpleNamespace(monotonic=monotonic))
+    program = "until [ -e go ]; do sleep 0.01; done; exit 3"
+    finished = shell(program, tmp_path, watch=lambda pid, _limits: started.append(pid))
+    assert (finished.exit_code, finished.ended) == (3, JobEnd.EXITED)
+
+
 @pytest.mark.usefixtures("_either_way")
 def test_a_job_that_ignores_sigterm_is_killed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
