@@ -122,7 +122,8 @@ class StoreProcess(ABC):
             try:
                 self._wait_until_ready(record)
             except ServiceFailed:
-                if last_try or is_free(record.port):
+                was_taken = "already in use" in last_lines(self.log, 20)
+                if last_try or (is_free(record.port) and not was_taken):
                     raise
             else:
                 break

@@ -90,18 +90,29 @@ def test_started_store_outlives_the_command_and_leaves_no_zombie(tmp_path: Path)
     assert process.pid not in {child.pid for child in psutil.Process().children()}
 
 
+@pytest.mark.parametrize(
+    ("cause", "tries"), [("no memory", 1), ("BindException: Address already in use", 2)]
+)
 def test_store_that_ends_before_it_is_registered_is_reported(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    cause: str, tries: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """If its port was taken for a moment, another one is tried."""
+    ports: list[int] = []
     ended = subprocess.Popen(["/bin/true"])
     ended.wait()
-    monkeypatch.setattr(store_process, "spawn", lambda *_: ended.pid)
-    monkeypatch.setattr(store_process, "free_port", lambda: 1)
+
+    def spawn(_argv: list[str], log: Path, _folder: Path) -> int:
+        log.write_text(cause)
+        return ended.pid
+
+    monkeypatch.setattr(store_process, "spawn", spawn)
+    monkeypatch.setattr(store_process, "free_port", lambda: ports.append(1) or len(ports))
     monkeypatch.setattr(store_process, "is_free", lambda _: True)
     monkeypatch.setattr(ArcadeDB, "command", lambda *_: [])
     settings = Settings.from_env({"THOTH_HOME": str(tmp_path), "DATABASE_URL": "postgresql://x/y"})
-    with pytest.raises(ServiceFailed, match="ended while starting"):
+    with pytest.raises(ServiceFailed, match=f"ended while starting\\n *{cause}"):
         EmbeddedStores(settings).start()
+    assert len(ports) == tries
 
 
 def test_store_that_is_being_stopped_is_not_started_again(
