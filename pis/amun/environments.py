@@ -75,11 +75,14 @@ _DESCRIBE_TIMEOUT_S = 60
 #: Does the same as ``python -m compileall``. Workers of a killed parent would wait forever, as each
 #: holds the others' pipes open. So the kernel kills them, too (1: ``PR_SET_PDEATHSIG``).
 _COMPILE = """
-import compileall, contextlib, os, sys
+import compileall, contextlib, multiprocessing, os, sys
 with contextlib.suppress(ImportError, AttributeError):
     import ctypes
     prctl = ctypes.CDLL(None).prctl
     os.register_at_fork(after_in_child=lambda: prctl(1, 9))
+    # Since Python 3.12, compileall prefers a server, whose forks are no forks of this process.
+    forks = multiprocessing.get_context("fork")
+    multiprocessing.get_context = lambda method=None: forks
 sys.exit(not compileall.main())
 """
 
