@@ -337,9 +337,10 @@ def _path_below(text: str, field: FieldPath) -> str:
     revision, colon, path = text.partition(":")
     try:
         if not colon or os.path.lexists(text):
-            return str(Path(text).resolve().relative_to(Path.cwd().resolve()))
-        inner = posixpath.normpath(path)
-        if path and not inner.startswith(("/", "..")):
+            target = Path(text).resolve()
+            if not target.is_symlink():  # Python 3.13 resolves a circle of links to a link
+                return str(target.relative_to(Path.cwd().resolve()))
+        elif path and not (inner := posixpath.normpath(path)).startswith(("/", "..")):
             return f"{revision}:./{inner}"
     except (OSError, RuntimeError, ValueError):
         pass  # it leads elsewhere, is no path, or is a circle of links
