@@ -8,6 +8,8 @@ PIP    := $(BIN)/python -m pip --disable-pip-version-check
 # Compiled at installation, since some systems keep Python from doing so when a command starts.
 ROOMS  := adviser api cli common graph ingest loop model pis
 PYTEST := $(BIN)/python -m pytest --numprocesses $(WORKERS)
+# Doctests have no marks: where marks choose the tests, the modules of the product need not be read.
+MARKED := tests
 
 # Install a set of locks/, each file compared with its SHA-256, then Thoth, editable, so that a change of
 # the code needs no new install.
@@ -47,16 +49,16 @@ test: $(VENV)/.dev ## the tests, on real stores, from nothing
 	$(PYTEST) -m 'not slow and not faults'
 
 test-faults: $(VENV)/.dev ## the tests that kill processes, fill disks and cut connections
-	$(PYTEST) -m faults
+	$(PYTEST) -m faults $(MARKED)
 
 test-rest: $(VENV)/.dev $(VENV)/.notebooks ## what `make test` leaves out: faults, slow tests, more examples, PyTorch and TensorFlow
 	@echo "The first run installs PyTorch and TensorFlow, to measure them: 7 GB in ~/.cache/thoth-tests."
-	$(PYTEST) --thorough -m 'slow or faults or frameworks or hypothesis'
+	$(PYTEST) --thorough -m 'slow or faults or frameworks or hypothesis' $(MARKED)
 
 test-all: test test-rest ## every test
 
 test-bare: $(VENV)/.dev ## the tests around optional programs, as if none of these were installed
-	$(PYTEST) --without-programs -m 'not slow and not faults'
+	$(PYTEST) --without-programs -m 'not slow and not faults' $(MARKED)
 
 lint: $(VENV)/.dev ## ruff, mypy and the import contracts
 	$(BIN)/ruff check .

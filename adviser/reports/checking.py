@@ -56,6 +56,8 @@ T = TypeVar("T")
 
 #: Maximum number of characters of a value, and of messages in a list.
 _MAX_CHARACTERS, _MAX_MESSAGES = 60, 20
+#: Types of values without parts.
+_SCALARS = frozenset({str, int, float, bool, type(None)})
 
 
 def differences(actual: Any, expected: Any, place: str = "") -> Iterator[str]:
@@ -68,7 +70,8 @@ def differences(actual: Any, expected: Any, place: str = "") -> Iterator[str]:
     >>> list(differences({"a": [1, 2]}, {"a": [1, 3]}))
     ['a[1] is 2 instead of 3']
     """
-    if isinstance(actual, Mapping) and isinstance(expected, Mapping):
+    have_parts = type(actual) not in _SCALARS and type(expected) not in _SCALARS
+    if have_parts and isinstance(actual, Mapping) and isinstance(expected, Mapping):
         for key in sorted(actual.keys() | expected.keys()):
             inner = f"{place}.{key}" if place else key
             if key not in expected:
@@ -77,7 +80,7 @@ def differences(actual: Any, expected: Any, place: str = "") -> Iterator[str]:
                 yield f"{inner} is missing"
             else:
                 yield from differences(actual[key], expected[key], inner)
-    elif _is_list(actual) and _is_list(expected):
+    elif have_parts and _is_list(actual) and _is_list(expected):
         if len(actual) != len(expected):
             yield f"{place} has {len(actual)} entries instead of {len(expected)}"
         for number, (entry, other) in enumerate(zip(actual, expected, strict=False)):

@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import click
-import kubernetes_validate
 import pytest
 import yaml
 
 from cli import main as cli
 from common.settings import Settings
 from tests.requirements import needs
+from tests.services.json_schemas import validate_manifest
 
 Object = dict[str, Any]
 
@@ -117,7 +117,7 @@ def containers(objects: list[Object]) -> list[Object]:
 def test_manifests_are_valid_kubernetes_objects(objects: list[Object]) -> None:
     for it in objects:
         if it["kind"] != FOREIGN:
-            kubernetes_validate.validate(it, kubernetes_validate.latest_version(), strict=True)
+            validate_manifest(it)
 
 
 @needs("kubectl")
@@ -263,4 +263,4 @@ def test_each_kubernetes_file_is_valid_by_itself() -> None:
         for it in objects_in(path):
             skipped = it["kind"] in (FOREIGN, "Kustomization") or "patch" in path.name
             if not skipped:
-                kubernetes_validate.validate(it, kubernetes_validate.latest_version(), strict=True)
+                validate_manifest(it)

@@ -12,12 +12,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import jsonschema
 import pytest
 
 from pis.bundle import script_of
 from pis.catalogue import INDICATORS, LIBRARY_INDICATORS, indicator_of
 from pis.indicators.gpu import gpu_of_cuda
+from tests.services.json_schemas import validate
 from tests.services.stacks import LARGE, STACKS, measures, stack_environment
 
 # A thorough run downloads gigabytes once.
@@ -146,7 +146,7 @@ def test_every_indicator_has_a_test_that_runs_it() -> None:
 @pytest.mark.parametrize(("name", "framework", "more"), CASES)
 def test_indicator_measures_its_library(name: str, framework: str, more: tuple[str, ...]) -> None:
     document = measured(name, framework, more)
-    jsonschema.validate(document, json.loads(SCHEMA.read_text(encoding="utf-8")))
+    validate(document, json.loads(SCHEMA.read_text(encoding="utf-8")))
     version = STACKS[framework][0].rpartition("==")[2]
     assert document["name"] == indicator_of(FLAGS[name][0]).title
     assert document["component"] == framework
@@ -352,7 +352,7 @@ def test_unsupported_indicator_request_is_reported_in_one_line(
 @pytest.mark.parametrize("name", [name for name in FLAGS if name != "import"])
 def test_indicators_measure_torch_on_a_gpu(name: str) -> None:
     document = measured(name, "torch", (), device="cuda")
-    jsonschema.validate(document, json.loads(SCHEMA.read_text(encoding="utf-8")))
+    validate(document, json.loads(SCHEMA.read_text(encoding="utf-8")))
     assert document["clock"]["name"] == "cuda_event"
     assert document["gpu"]["name"]
     for result in results_of(document):

@@ -7,7 +7,6 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 
 from model.packages.identity import MEASURED_PACKAGES
@@ -17,6 +16,7 @@ from pis.indicators.errors import Unsupported, WrongResult
 from pis.indicators.harness import Work
 from pis.indicators.libraries import load_framework
 from pis.indicators.library_calls import Made, library_indicator, library_works, same
+from tests.services.json_schemas import validate
 
 SCHEMA = Path(__file__).parents[3] / "docs" / "reference" / "indicator-result.schema.json"
 
@@ -49,7 +49,7 @@ def test_standalone_library_script_measures_each_operation(
     )
     assert done.returncode == 0, done.stderr
     document = json.loads(done.stdout)
-    jsonschema.validate(document, json.loads(SCHEMA.read_text(encoding="utf-8")))
+    validate(document, json.loads(SCHEMA.read_text(encoding="utf-8")))
     assert (document["component"], document["component_version"]) == (library, version(library))
     operations = [it["@parameters"]["operation"] for it in document["@results"]]
     choices = next(it.choices for it in indicator_of(name).parameters if it.name == "operation")

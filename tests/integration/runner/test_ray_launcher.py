@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from hashlib import sha256
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -139,10 +140,12 @@ def ray_cluster() -> Iterator[RayCluster]:
             made.stop()
 
 
-pytest.importorskip("ray", reason="the extra `ray` is not installed")
-
-# A cluster starts within half a minute, and a node that is lost is given up after as long.
-pytestmark = pytest.mark.slow
+pytestmark = [
+    # Ray takes seconds to load, in every process that collects tests.
+    pytest.mark.skipif(find_spec("ray") is None, reason="the extra `ray` is not installed"),
+    # A cluster starts within half a minute, and a node that is lost is given up after as long.
+    pytest.mark.slow,
+]
 
 #: Says who runs it and when, and takes long enough for two to overlap if they could.
 SCRIPT = """

@@ -9,7 +9,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 
 from common.settings import Settings
@@ -18,6 +17,7 @@ from loop.notice_messages import notice_body, notice_text, notice_title
 from loop.notices import load_target, planned_targets, signed_headers
 from model.errors import InvalidSettings
 from tests.factories.golden import compare_views
+from tests.services.json_schemas import validate
 
 SCHEMA = json.loads(
     (Path(__file__).parents[3] / "docs/reference/webhook.schema.json").read_text("utf-8")
@@ -75,7 +75,7 @@ def test_every_kind_of_notice_matches_the_published_schema() -> None:
     for kind, subject, data in CASES:
         event = Event(7, kind, subject, data, datetime(2026, 1, 2, tzinfo=UTC))
         body = json.loads(notice_body(event))
-        jsonschema.Draft202012Validator(SCHEMA).validate(body)
+        validate(body, SCHEMA)
         assert body["timestamp"] == "2026-01-02T00:00:00.000+00:00"
         assert body["data"]["details"] == data
         views[f"{kind} of {subject}"] = f"{notice_title(event)}\n{notice_text(event)}"

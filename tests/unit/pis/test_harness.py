@@ -9,13 +9,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 
 from pis.indicators import gemm, import_time, matmul, memory
 from pis.indicators.errors import WrongResult
 from pis.indicators.frameworks import Framework
 from pis.indicators.harness import Indicator, Work, main
+from tests.services.json_schemas import check_schema, validate
 
 SCHEMA = json.loads(
     (Path(__file__).parents[3] / "docs/reference/indicator-result.schema.json").read_text("utf-8")
@@ -35,12 +35,12 @@ def document_of(
 ) -> dict[str, Any]:
     assert main(indicator, [*QUICK, *argv]) == 0
     document: dict[str, Any] = json.loads(capsys.readouterr().out)
-    jsonschema.Draft202012Validator(SCHEMA).validate(document)
+    validate(document, SCHEMA)
     return document
 
 
 def test_published_result_schema_is_a_valid_json_schema() -> None:
-    jsonschema.Draft202012Validator.check_schema(SCHEMA)
+    check_schema(SCHEMA)
 
 
 def test_matmul_rate_is_operations_per_second(capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 
 from adviser.advise import advise, in_this_process
@@ -50,15 +49,16 @@ from tests.factories.requests import (
     request_for,
     snapshot_for,
 )
+from tests.services.json_schemas import check_schema, validate
 
 
 @pytest.mark.parametrize("manifest", ["web\ntool\n", "web>=3\ntool\n", "nowhere\n"])
 @pytest.mark.parametrize("count", [1, 3])
 def test_every_report_matches_the_published_schema(manifest: str, count: int) -> None:
     schema = json.loads(SCHEMA.read_text(encoding="utf-8"))
-    jsonschema.Draft202012Validator.check_schema(schema)
+    check_schema(schema)
     report = report_of(advice_for(request_for(manifest, count=count)))
-    jsonschema.validate(report, schema)
+    validate(report, schema)
 
 
 def test_report_describes_a_stack_a_conflict_and_missing_hashes() -> None:
@@ -209,7 +209,7 @@ def measured(newest_jobs: int, noise: float = 0.05) -> Evidence:
 def test_report_suggests_jobs_for_an_undetermined_comparison() -> None:
     advice = advice_for(evidence=measured(6))
     report = report_of(advice)
-    jsonschema.validate(report, json.loads(SCHEMA.read_text(encoding="utf-8")))
+    validate(report, json.loads(SCHEMA.read_text(encoding="utf-8")))
     inner = report["result"]["report"]
     (it,) = inner["next_jobs"]
     assert {it["purl"], it["baseline_purl"]} == {"pkg:pypi/core@1.0", "pkg:pypi/core@1.1"}
@@ -230,7 +230,7 @@ def test_inapplicable_requirement_is_an_isolated_node_of_the_dependency_graph() 
 
 def test_report_justifies_an_avoided_slowdown_with_measurements() -> None:
     report = report_of(kept())
-    jsonschema.validate(report, json.loads(SCHEMA.read_text(encoding="utf-8")))
+    validate(report, json.loads(SCHEMA.read_text(encoding="utf-8")))
     (product,) = report["result"]["report"]["products"]
     (package,) = product["packages"]
     assert (package["version"], package["why"]["code"]) == ("2", "scores_better")
@@ -278,7 +278,7 @@ def test_claim_with_an_error_estimate_reports_interval_and_effect() -> None:
 
 def _is_of_the_schema(found: dict[str, object]) -> None:
     shape = json.loads(SCHEMA.read_text(encoding="utf-8"))["$defs"]["claim"]
-    jsonschema.validate(json.loads(json.dumps(found, default=str, allow_nan=False)), shape)
+    validate(json.loads(json.dumps(found, default=str, allow_nan=False)), shape)
     assert found.keys() <= shape["properties"].keys()
 
 
@@ -303,7 +303,7 @@ def test_pipeline_is_reported_only_for_debug_requests() -> None:
         advice = advice_for(request_for(debug=debug))
         result = result_document(advice, known_for(advice))
         report = json.loads(report_bytes(report_document(result, METADATA)))
-        jsonschema.validate(report, schema)
+        validate(report, schema)
         pipeline = report["result"]["report"]["pipeline"]
         assert (pipeline is not None) is debug
 

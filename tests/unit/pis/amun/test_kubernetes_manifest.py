@@ -4,7 +4,6 @@ import json
 import re
 from typing import Any
 
-import kubernetes_validate
 import pytest
 import yaml
 from hypothesis import given
@@ -21,6 +20,7 @@ from pis.amun.launchers.kubernetes import (
 )
 from pis.amun.specification import HardwareRequest, load_specification
 from tests.factories.golden import compare_views
+from tests.services.json_schemas import validate_manifest
 
 API = "1.30"
 IMAGE = f"registry.example/thoth:{'0f' * 32}"
@@ -62,7 +62,7 @@ def test_kubernetes_job_manifest_limits_and_confines_the_job() -> None:
         "the network policy": network_policy("Inspection X"),
     }
     for made in manifests.values():
-        kubernetes_validate.validate(made, API, strict=True)
+        validate_manifest(made, API)
     views = {title: yaml.safe_dump(it, sort_keys=False) for title, it in manifests.items()}
     unmet = unmet_by_labels(HardwareRequest(cpu_family=6, processor="Xeon", physical_cpus=4))
     views["hardware that no label tells"] = "\n".join(unmet)
