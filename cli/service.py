@@ -265,7 +265,9 @@ def supervise(
         from api.health.monitoring import RESTARTS
 
         workers = workers_of(sets, folder)
-        return Supervisor([*children, *workers], lambda _child: RESTARTS.inc()).run()
+        return Supervisor(
+            [*children, *workers], lambda child: RESTARTS.inc(not child.essential)
+        ).run()
 
 
 def log_service(settings: Settings, verbose: bool) -> None:

@@ -51,7 +51,8 @@ _LOG = logging.getLogger(__name__)
 class ChildProcess:
     """A child process.
 
-    :param essential: when it ends, the supervisor ends with its exit code
+    :param essential: when it ends by itself, the supervisor ends with its exit code; after a signal
+        has killed it, it is restarted like all others
     :param heartbeat: file that the child touches; if it stops doing so, it is killed and restarted
     """
 
@@ -144,9 +145,9 @@ class Supervisor:
                 supervised.process.kill()
             return None
         supervised.process = None
-        if supervised.child.essential:
+        if supervised.child.essential and code >= 0 and not supervised.deaths:
             _LOG.error("child_ended", extra={"child": supervised.child.name, "exit_code": code})
-            return code if code > 0 else 1
+            return code or 1
         supervised.deaths = 1 if now - supervised.started > _START_S else supervised.deaths + 1
         pause_s = backoff_s(supervised.deaths)
         supervised.due = now + pause_s

@@ -123,6 +123,23 @@ def test_supervisor_ends_with_the_exit_code_of_an_essential_process() -> None:
     assert set(children()) <= before
 
 
+def test_essential_process_that_was_killed_is_restarted() -> None:
+    before, restarted, killed = set(children()), list[str](), list[psutil.Process]()
+
+    def replaced() -> bool:
+        if not killed:
+            killed.extend(set(children()) - before)
+            for it in killed:
+                it.kill()
+        return bool(restarted) and bool(set(children()) - before - set(killed))
+
+    thread = signal_when(replaced)
+    server = ChildProcess("server", SLEEPS, essential=True)
+    assert Supervisor([server], lambda child: restarted.append(child.name)).run() == 0
+    thread.join()
+    assert restarted == ["server"]
+
+
 def test_child_process_that_ignores_the_signal_is_killed(tmp_path: Path) -> None:
     ready = tmp_path / "ready"
     thread = signal_when(ready.exists, signal.SIGINT)
