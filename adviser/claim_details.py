@@ -315,27 +315,33 @@ def _contexts(
     return tuple(sorted(contexts, key=lambda it: (len(it.differs), it.differs, it.stack)))
 
 
-def details_document(details: ClaimDetails) -> dict[str, Any]:
+def details_document(details: ClaimDetails, *, hardware_named: bool = True) -> dict[str, Any]:
     """The details as JSON values, with sentences for people."""
     return {
         **plain(details),
         "claim": identified_claim(details.claim),
-        "sentences": list(sentences(details)),
+        "sentences": list(sentences(details, hardware_named=hardware_named)),
     }
 
 
-def sentences(details: ClaimDetails) -> Iterator[str]:
-    """Sentences with the result of the claim and how it was computed."""
+def sentences(details: ClaimDetails, *, hardware_named: bool = True) -> Iterator[str]:
+    """Sentences with the result of the claim and how it was computed.
+
+    :param hardware_named: whether the advice is for a hardware class; else none is another
+    """
     claim = details.claim
-    yield f"{ClaimTexts([claim]).justification(claim).message}."
+    yield f"{ClaimTexts([claim], hardware_named=hardware_named).justification(claim).message}."
     if claim.verdict.different:
         yield from (f"{it}." for it in context_lines(details.bundled, details.bundled))
     yield from _effect_texts(details)
     if details.elsewhere_sd:
         hardware = [] if claim.same_hardware else ["another hardware class"]
         python = [] if claim.same_python else ["another version of Python"]
+        others = [*(hardware if hardware_named else []), *python]
+        measured = f"It was measured on {' and '.join(others)} than requested" if others else ""
+        unnamed = "The advice is for no hardware class" if hardware and not hardware_named else ""
         yield (
-            f"It was measured on {' and '.join(hardware + python)} than requested, so its standard"
+            f"{'. '.join(filter(None, (measured, unnamed)))}, so its standard"
             f" error is combined with {details.elsewhere_sd:.2f}."
         )
     if math.isfinite(claim.interval_high_pct):

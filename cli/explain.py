@@ -61,7 +61,7 @@ def explain(settings: Settings, claim: str, samples: bool, as_json: bool) -> Non
 
 def _print(explained: ExplainedClaim, repetitions: Mapping[str, Sequence[float]] | None) -> None:
     details, claim = explained.details, explained.details.claim
-    print_lines(sentences(details))
+    print_lines(sentences(details, hardware_named=explained.hardware_named))
     click.echo()
     differences = (
         f"{it.name} {it.ours or 'none'} instead of {it.theirs or 'none'}"

@@ -271,16 +271,18 @@ class ExplainedClaim:
     """A claim of an advice with everything that it rests on.
 
     :param author: the version of Thoth that wrote the advice, if this version computes other values
+    :param hardware_named: whether the advice is for a hardware class
     """
 
     advice_id: str
     details: ClaimDetails
     author: str | None
+    hardware_named: bool
 
     def document(self) -> dict[str, Any]:
         """The explanation as JSON values."""
         own = {"advice_id": self.advice_id, "other_version": self.author}
-        return {**own, **details_document(self.details)}
+        return {**own, **details_document(self.details, hardware_named=self.hardware_named)}
 
 
 def explained_claim(
@@ -329,7 +331,7 @@ def explained_claim(
         if subject is not None and _id(chosen_claim) != subject.claim_id:
             author = other_version(orjson.loads(stored.report))
         details = claim_details(inputs.evidence, chosen_claim, assessment.comparisons, share)
-    return ExplainedClaim(name, details, author)
+    return ExplainedClaim(name, details, author, bool(inputs.request.hardware))
 
 
 def _id(claim: Claim) -> str:

@@ -155,12 +155,15 @@ class ClaimTexts:
     :param stacks: names of the two stacks of a claim about several packages; by default, digests
     :param once: leave hardware and origin out of the sentences if all claims on the hardware asked
         for share them; :attr:`common` has them, and is empty otherwise
+    :param hardware_named: as for :func:`series_in`
     """
 
     def __init__(
-        self, claims: Iterable[Claim], stacks: tuple[str, str] | None = None, *, once: bool = False
-    ) -> None:
+        self, claims: Iterable[Claim], stacks: tuple[str, str] | None = None, *,
+        once: bool = False, hardware_named: bool = True,
+    ) -> None:  # fmt: skip
         claims = tuple(claims)
+        self._hardware_named = hardware_named
         self._stacks = stacks
         series = {it.comparison_key: it for it in claims}
         self._settings = dict(zip(series, _settings(series.values()), strict=True))
@@ -257,6 +260,7 @@ class ClaimTexts:
         return _elsewhere_text(
             None if claim.same_hardware or self._is_common(claim) else claim.hardware_label,
             None if claim.same_python else claim.python_version or "unknown",
+            hardware_named=self._hardware_named,
         )
 
     def _details(self, claims: Sequence[Claim], parameters: str = "") -> str:

@@ -145,7 +145,12 @@ def test_claim_details_show_unpaired_jobs_by_run_and_excluded_jobs_by_stack() ->
     assert details.elsewhere_sd == 0.1
     assert math.isclose(details.effect.observed_pct, details.claim.observed_pct)
     assert details.effect.interval_low_pct > details.claim.interval_low_pct
-    assert "another hardware class" in " ".join(sentences(details))
+    assert "on another hardware class than requested" in " ".join(sentences(details))
+    unnamed = " ".join(sentences(details, hardware_named=False))
+    assert "The advice is for no hardware class, so its standard error" in unnamed
+    assert "another hardware" not in unnamed
+    assert "other hardware" not in unnamed
+    assert f" on {details.claim.hardware_label}" in unnamed
 
 
 def test_claim_details_state_the_share_of_the_error_rate() -> None:
