@@ -86,6 +86,12 @@ def test_pages_have_no_inline_script_or_style() -> None:
         assert inline == [], path
 
 
+def test_cell_of_a_date_has_one_line() -> None:
+    for path in (_PAGES / "templates").iterdir():
+        broken = re.findall(r"<td>{{[^{}]*\| (?:moment|day) }}", path.read_text("utf-8"))
+        assert broken == [], path
+
+
 def _own_files() -> list[Path]:
     static = [it for it in (_PAGES / "static").iterdir() if it.suffix in {".js", ".css"}]
     return [*static, *(_PAGES / "templates").iterdir()]
