@@ -209,7 +209,9 @@ def _log_report(name: str, report: dict[str, Any], timestamp: int) -> None:
 
 def _postponed(context: JobContext, error: StoreUnavailable, delay_s: int) -> Postponed:
     """Uncount the attempt if PostgreSQL answers, and return the error that postpones the job."""
-    _LOG.warning("store_away", extra={"error": str(error)})
+    # A transient one is not away: another process projects, or another transaction came first.
+    level = logging.INFO if error.transient else logging.WARNING
+    _LOG.log(level, "store_away", extra={"error": str(error)})
     service = _worker(context).service
     with suppress(StoreUnavailable), service.writing() as connection:
         service.queue.uncount(connection, context.job.id or 0)

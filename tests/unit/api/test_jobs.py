@@ -19,7 +19,7 @@ from adviser.stack_request import RequestOptions, StackRequest
 from api.http.errors import ApiError
 from api.jobs.queue import QueueClient
 from api.jobs.stored_requests import AdviceRequest, ProvenanceRequest
-from api.jobs.tasks import schedules
+from api.jobs.tasks import CONTEXT, _postponed, schedules
 from api.resources.advice import ProjectSchema, advice_request
 from api.service import MAX_READINGS, ClientShares, answer_within
 from common.settings import Settings
@@ -199,3 +199,19 @@ def test_worker_schedules_follow_the_settings() -> None:
     assert due["cron.nightly"] == "30 3 * * *"
     assert due.keys() == {"cron.prune", "cron.nightly"}
     assert settings.fetch_missing is False
+
+
+@pytest.mark.parametrize(("transient", "level"), [(True, "INFO"), (False, "WARNING")])
+def test_only_a_store_that_is_away_is_a_warning(
+    transient: bool, level: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    error = StoreUnavailable("the graph", "another projects", "wait", transient=transient)
+
+    def writing() -> ExitStack:
+        raise error
+
+    worker = SimpleNamespace(service=SimpleNamespace(writing=writing))
+    context: Any = SimpleNamespace(additional_context={CONTEXT: worker}, job=None)
+    caplog.set_level("INFO")
+    _postponed(context, error, 1)
+    assert [it.levelname for it in caplog.records] == [level]
