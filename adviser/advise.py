@@ -87,6 +87,12 @@ class Advice:
         """The advised stack, if there is one."""
         return self.resolution.stacks[0] if self.resolution.stacks else None
 
+    @property
+    def unread(self) -> tuple[str, ...]:
+        """What was not read; if there is any, a conflict does not prove that there is no stack."""
+        conflict = self.resolution.conflict
+        return self.snapshot.unread_texts(conflict.names if conflict else ())
+
 
 #: What is known in a round.
 SnapshotAndEvidence = tuple[Snapshot, Evidence]
@@ -278,7 +284,7 @@ class RelaxedResolution(NamedTuple):
         conflict = self.resolution.conflict
         if conflict is None or not conflict.minimal:
             return frozenset(names)
-        return frozenset(names) & {name for it in conflict.steps for name in (it.name, it.required)}
+        return frozenset(names) & conflict.names
 
     @property
     def needed_bounds(self) -> frozenset[str]:

@@ -19,7 +19,6 @@ from adviser.fix_universe import (
     without,
 )
 from adviser.guard import GuardResult, guard
-from adviser.reports.unfetched_versions import open_texts
 from adviser.resolver.listed_versions import NeededReads, UniverseResolver
 from adviser.resolver.results import (
     Conflict,
@@ -175,6 +174,8 @@ class FixResult:
     :param resolution: the search that found the first fix
     :param proven_in: the universe in which the first fix is proven
     :param conflict: why no stack meets the requirements at all
+    :param unread: what was not read of the lock and the conflict; if there is any, nothing is
+        proven
     :param closed: vulnerabilities of the lock that documents close: they are accepted, for example
     :param not_counted: how many of its vulnerabilities the options leave out
     """
@@ -185,6 +186,7 @@ class FixResult:
     resolution: Resolution | None = None
     proven_in: Universe | None = None
     conflict: Conflict | None = None
+    unread: tuple[str, ...] = ()
     closed: tuple[OpenVulnerability, ...] = ()
     not_counted: int = 0
 
@@ -235,7 +237,7 @@ class FixSearch:
         )
         every = sum(len(it.vulnerabilities) for it in self.known.locked.values())
         self._unfixed = FixResult(
-            self.known, self.open, closed=self._closed,
+            self.known, self.open, unread=self._not_read(), closed=self._closed,
             not_counted=every - len(self.open) - len(self._closed),
         )  # fmt: skip
 
@@ -246,7 +248,8 @@ class FixSearch:
             return self._unfixed
         resolution = self._resolved(universe)
         if not resolution.stacks:
-            return replace(self._unfixed, conflict=resolution.conflict)
+            conflict = resolution.conflict
+            return replace(self._unfixed, conflict=conflict, unread=self._not_read(conflict))
         chosen = {it.purl for it in resolution.stacks[0].choices}
         if any(not it.read for them in universe.packages.values() for it in them
                if it.purl in chosen):  # fmt: skip
@@ -265,6 +268,12 @@ class FixSearch:
             fixes.append(other)
         return replace(
             self._unfixed, fixes=tuple(fixes), resolution=resolution, proven_in=proven_in
+        )
+
+    def _not_read(self, conflict: Conflict | None = None) -> tuple[str, ...]:
+        """What was not read of the lock and of a conflict, so that nothing is proven."""
+        return self.snapshot.unread_texts(
+            {*self._lock.versions, *(conflict.names if conflict else ())}
         )
 
     def with_newest(self, result: FixResult, newest: Mapping[str, str]) -> FixResult:
@@ -331,14 +340,17 @@ class FixSearch:
         """The proof of a search about its stack with these versions."""
         universe = proven_in or self.known.universe
         stack = next(it for it in resolution.stacks if it.versions() == versions)
-        proven = resolution.status is ResolutionStatus.OPTIMAL
-        least = stack.levels if proven else resolution.bound or stack.levels
+        status, least = resolution.status, resolution.bound or stack.levels
+        if self._unfixed.unread:
+            status, least = ResolutionStatus.FEASIBLE, (0,) * len(LEVELS)
+        elif status is ResolutionStatus.OPTIMAL:
+            least = stack.levels
         numbers, at_least = (
             dict(zip(LEVELS, (-it for it in them), strict=True)) for them in (stack.levels, least)
         )
         assumed = UNINVITED if universe.unread_keep_all else ASSUMPTION
         assumption = assumed if _unread(universe) else None
-        return FixProof(resolution.status, numbers, at_least, resolution.solver, assumption)
+        return FixProof(status, numbers, at_least, resolution.solver, assumption)
 
     def _not_slower(self, fix: Fix) -> Fix | None:
         """The smallest fix without settled slow-downs; ``None`` if none was found."""
@@ -416,8 +428,9 @@ class FixSearch:
         other = self._fix("other", resolution.stacks[0].versions(), resolution)
         before = {one.key for one in (*fix.remaining, *fix.introduced)}
         gained = [it.text for it in (*other.introduced, *other.remaining) if it.key not in before]
-        proven = resolution.status is ResolutionStatus.OPTIMAL and bool(gained)
-        return Blocker((f"{first_few(gained, 5)} would be open instead",), proven=proven)
+        proven = resolution.status is ResolutionStatus.OPTIMAL and not self._unfixed.unread
+        instead = f"{first_few(gained, 5)} would be open instead"
+        return Blocker((instead,), proven=proven and bool(gained))
 
     def _introducing(self) -> dict[Purl, str]:
         """The versions with a vulnerability that the lock does not have, with a rule for each."""
@@ -470,7 +483,7 @@ class FixSearch:
             tuple(sentences),
             tuple(self._requirer(step) for step in on_it),
             tuple(dict.fromkeys(unblocked)),
-            conflict.minimal and not open_texts(self.snapshot, conflict),
+            conflict.minimal and not self._not_read(conflict),
         )
 
     def _unaffected(self, vulnerability: OpenVulnerability, universe: Universe) -> str | None:

@@ -111,7 +111,8 @@ class UpgradeProposals:
                 continue
             purl = package_version(name, version).purl if known is None else known.purl
             index = known.index if known else listed[0].index if listed else DEFAULT_INDEX
-            listed.append(Candidate(purl, name, version, index, read=False))
+            harm = tuple((self._vulnerabilities or {}).get((name, version), ()))
+            listed.append(Candidate(purl, name, version, index, vulnerabilities=harm, read=False))
         return tuple(newest_first(listed))
 
     def with_proposals(self, upgrade: GuardResult, time_s: float = _TIME_S) -> GuardResult:

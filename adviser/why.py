@@ -4,10 +4,11 @@ This is the part of ``thoth why`` and ``thoth why-not`` that does no I/O.
 """
 
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import partial
+from typing import Self
 
 from adviser.advise import (
     Advice,
@@ -21,7 +22,6 @@ from adviser.advise import (
     result_without_reads,
     universe_for,
 )
-from adviser.reports.unfetched_versions import open_texts
 from adviser.reports.version_rationale import (
     Rationale,
     VersionRationales,
@@ -48,7 +48,7 @@ class ForcedOutcome(StrEnum):
     POSSIBLE = "possible"
     #: No stack can have the version.
     CONFLICT = "conflict"
-    #: The search reached its limit before it had an answer, or a version could not be read.
+    #: The search reached its limit before it had an answer, or something was not read.
     UNKNOWN = "unknown"
 
 
@@ -81,6 +81,7 @@ class ForcedStack:
     :param problem: why there is no such stack, if the reason is not a conflict; or the faults of
         the stack: broken inferred bounds, old source distributions, missing extras
     :param measured: measured differences between the versions that differ
+    :param unread: what was not read; if there is any, a conflict proves nothing
     """
 
     what: str
@@ -92,6 +93,14 @@ class ForcedStack:
     problem: str | None = None
     level: str | None = None
     measured: tuple[str, ...] = ()
+    unread: tuple[str, ...] = ()
+
+    def with_unread(self, texts: Iterable[str]) -> Self:
+        """With more that was not read, so that a conflict proves nothing."""
+        unread, outcome = (*self.unread, *texts), self.outcome
+        if unread and self.conflict is not None:
+            outcome = ForcedOutcome.UNKNOWN
+        return replace(self, unread=unread, outcome=outcome)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +115,7 @@ class PackagePresence:
     :param otherwise: the best stack with another version of it
     :param no_stack: whether there is no stack at all
     :param conflict: why there is no stack, if known
+    :param unread: as :attr:`adviser.advise.Advice.unread`
     """
 
     name: str
@@ -117,6 +127,11 @@ class PackagePresence:
     otherwise: ForcedStack | None = None
     no_stack: bool = False
     conflict: Conflict | None = None
+    unread: tuple[str, ...] = ()
+
+    def with_unread(self, texts: Iterable[str]) -> Self:
+        """With more that was not read."""
+        return replace(self, unread=(*self.unread, *texts))
 
 
 def why_not(
@@ -138,10 +153,11 @@ def why(
     """Explain why the advised stack has a package, and find the best alternatives."""
     stack = advice.best
     choice = next((it for it in stack.choices if it.name == name), None) if stack else None
-    if stack is None:
-        return PackagePresence(name, None, no_stack=True, conflict=advice.resolution.conflict)
-    if choice is None:
-        return PackagePresence(name, None)
+    if stack is None or choice is None:
+        conflict = advice.resolution.conflict
+        return PackagePresence(
+            name, None, no_stack=stack is None, conflict=conflict, unread=advice.unread
+        )
     rationales = VersionRationales(advice.universe, stack, advice.assessment)
     ask = partial(_without, advice, resolver=resolver, threads=threads)
     requested = any(it.name == name for it in advice.universe.roots)
@@ -157,6 +173,7 @@ def why(
         otherwise=ask(
             Dependency(name, f"=={choice.version}"), f"{name} other than {choice.version}"
         ),
+        unread=advice.unread,
     )
 
 
@@ -194,10 +211,10 @@ def _forced(
     known = advice.snapshot, advice.evidence
     result = result_without_reads(resolved(known, universe_with, resolve))
     resolution = result.resolution
+    unread = replace(advice, resolution=resolution).unread
     if not resolution.stacks:
-        proven = result.is_infeasible and not open_texts(advice.snapshot, resolution.conflict)
-        outcome = ForcedOutcome.CONFLICT if proven else ForcedOutcome.UNKNOWN
-        return ForcedStack(what, outcome, conflict=resolution.conflict)
+        outcome = ForcedOutcome.CONFLICT if result.is_infeasible else ForcedOutcome.UNKNOWN
+        return ForcedStack(what, outcome, conflict=resolution.conflict).with_unread(unread)
     candidates = candidates_of(result.universe, resolution.stacks[0])
     problems = [
         f"{name} {candidates[name].version} must be built, and is older than this Python"
@@ -207,7 +224,8 @@ def _forced(
     if wanted is not None:
         lacking = (lacking_text(candidates[wanted.name], it) for it in wanted.extras)
         problems += filter(None, lacking)
-    return replace(_compared(advice, what, resolution), problem="; ".join(problems) or None)
+    compared = _compared(advice, what, resolution)
+    return replace(compared, problem="; ".join(problems) or None, unread=unread)
 
 
 def _broken_bounds(result: RelaxedResolution, chosen: Mapping[str, Candidate]) -> Iterator[str]:

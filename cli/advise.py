@@ -22,7 +22,7 @@ from adviser.reports.checking import check_fix_proof, fix_proof_in
 from adviser.reports.documents import lock_of
 from adviser.reports.note_codes import remark_of
 from adviser.reports.serialization import plain
-from adviser.reports.unfetched_versions import missing_packages, open_texts
+from adviser.reports.unfetched_versions import missing_packages
 from adviser.resolver.results import ResolvedStack
 from adviser.resolver.worker import ResolverWorker
 from cli.console import (
@@ -192,7 +192,7 @@ def advise(
             texts[missing.message()] = missing.message(fetch)
         print_report(answered.report, texts, verbose=verbose)
     if advice.best is None:
-        context.exit(3 if open_texts(advice.snapshot, advice.resolution.conflict) else 1)
+        context.exit(3 if answered.report["result"]["report"]["search"].get("unavailable") else 1)
     if applied is not None and not _apply(*applied, advice, advice.best, options):
         context.exit(1)
 

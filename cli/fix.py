@@ -51,8 +51,9 @@ from model.packages.environments import Environment
 from model.packages.identity import VersionChange, changes_between
 from model.text import counted, first_few
 
-#: Exit codes: nothing is open; every open vulnerability can be removed; some remain.
-_NOTHING, _FIXABLE, _REMAINS = 0, 1, 4
+#: Exit codes: nothing is open; every open vulnerability can be removed; something was not read, so
+#: that this is unknown; some remain.
+_NOTHING, _FIXABLE, _UNKNOWN, _REMAINS = 0, 1, 3, 4
 _TITLES = {
     "smallest": "smallest fix",
     "not_slower": "smallest fix without a settled slow-down",
@@ -112,8 +113,9 @@ def fix(context: click.Context, /, path: Path | None, as_json: bool, **options: 
     says what blocks its removal. With --older-than, a fix may have younger versions if nothing else
     removes a vulnerability.
 
-    Exit code 0 if nothing is open; 1 if a fix removes all vulnerabilities; 4 if one remains, or if
-    no advisories were read.
+    Exit code 0 if nothing is open; 1 if a fix removes all vulnerabilities; 3 if there is no stack
+    and something required was not read; 4 if a vulnerability remains, or if no advisories were
+    read.
     """
     settings: Settings = context.obj
     _check(options)
@@ -181,6 +183,8 @@ def exit_code(fixes: LockFixes) -> int:
         return _REMAINS
     if not result.open:
         return _NOTHING
+    if result.conflict is not None and result.unread:
+        return _UNKNOWN
     return _FIXABLE if result.fixes and not result.fixes[0].remaining else _REMAINS
 
 
@@ -378,7 +382,8 @@ def _fix_lines(result: FixResult, packages: str, age: str) -> Iterator[str]:
     many = "vulnerability" if len(result.open) == 1 else "vulnerabilities"
     yield f"{len(result.open)} open {many} in {affected} of {packages} {age}"
     if result.conflict is not None:
-        yield "nothing meets the requirements of the project:"
+        read = " of the versions that were read" if result.unread else ""
+        yield f"no stack{read} meets the requirements of the project:"
         yield from result.conflict.lines()
     elif result.resolution is None:
         yield "no smallest fix was found in time (--time-limit allows more)"
@@ -435,6 +440,11 @@ def _note_lines(result: FixResult) -> Iterator[str]:
     proof = result.fixes[0].proof if result.fixes else None
     if proof is not None and proof.assumption is not None:
         yield f"the proof assumes that {proof.assumption}"
+    if result.unread:
+        yield (
+            "nothing is proven, because something was not read; `thoth fix --fetch` reads it if its"
+            f" index answers: {first_few(result.unread, 3)}"
+        )
     if universe.unknown:
         names = first_few(universe.unknown, 5)
         yield f"kept if possible, because their requirements are unknown here: {names}"

@@ -68,7 +68,7 @@ from model.json_documents import canonical_json, digest
 from model.packages.candidates import Dependency
 from model.packages.environments import Environment
 from model.packages.identity import changes_between
-from model.text import counted
+from model.text import counted, first_few
 
 #: Exit codes by outcome.
 _CODES = {"no_harm": 0, "harm": 1, "unknown": 4}
@@ -299,7 +299,12 @@ def write_versions(
             in_this_process,
         )  # fmt: skip
         answer = known.answer(urls=form is LockFormat.PYLOCK)
-    best = answer.advice.best
+    best, unread = answer.advice.best, answer.advice.unread
+    if best is None and unread:
+        raise UnwritableLock(
+            f"whether the proposed versions are a valid stack is unknown: {first_few(unread, 3)}",
+            "run it again with --fetch when the index answers",
+        )
     if best is None or changes_between(versions, best.versions()):
         raise UnwritableLock(
             "the proposed versions are no valid stack with what the project requires",

@@ -32,6 +32,7 @@ from model.errors import (
     IndexProblem,
     InvalidArgument,
     InvalidSettings,
+    NotRead,
     ProjectError,
     SchemaMismatch,
     ServiceFailed,
@@ -45,6 +46,7 @@ _EXIT_CODES: dict[type[ProjectError], int] = {
     StoreUnavailable: 3,
     ServiceFailed: 3,
     IndexProblem: 3,
+    NotRead: 3,
     SchemaMismatch: 4,
     AlreadyRunning: 5,
 }

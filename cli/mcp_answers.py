@@ -41,7 +41,8 @@ _MEASURED = ("slower", "equivalent_or_faster", "measured_by_others")
 _COMPARE = "thoth compare OLD NEW --ingest -- COMMAND"
 #: What supplies missing knowledge, by its kind.
 _REMEDIES = {"metadata": "thoth guard OLD NEW --fetch", "advisories": "thoth advisories sync",
-             "verdict": _COMPARE, "measurement": _COMPARE}  # fmt: skip
+             "releases": "thoth fix LOCK --fetch", "verdict": _COMPARE,
+             "measurement": _COMPARE}  # fmt: skip
 
 
 def guard_answer(document: Document, *, by_speed: bool) -> dict[str, Any]:
@@ -72,15 +73,18 @@ def fix_answer(document: Document) -> dict[str, Any]:
     fix: Document = next(iter(document["fixes"]), {})
     late = document["open"] and not fix.get("proof") and document["conflict"] is None
     remaining, read = fix.get("remaining", document["open"]), document["advisories_as_of"]
+    unread = remaining and document.get("unread")
     answer = "remains" if remaining else "fixable" if document["open"] else "nothing_open"
-    answers = {"answer": answer if read and not late else "unknown", "advisories_as_of": read}
+    known = read and not (late or unread)
+    answers = {"answer": answer if known else "unknown", "advisories_as_of": read}
+    missing = {"advisories": not read, "releases": unread}
     # No index has these versions of the lock.
     unheard = {fix["versions"].get(it, "\0") for it in document["unknown"]} if fix else set()
     selected = {"remaining": _selected(remaining, _FIX["remaining"]), **_selected(fix, _FIX)}
     for blocker in (it.get("blocked_by") or {} for it in selected["remaining"]):
         for key, texts in blocker.items():
             blocker[key] = [it for it in texts if not any(out in it for out in unheard)][:3]
-    return {**answers, "settled_by": [] if read else [_REMEDIES["advisories"]], **selected,
+    return {**answers, "settled_by": [_REMEDIES[it] for it in missing if missing[it]], **selected,
             "unknown": document["unknown"],
             "closed": _selected(document.get("closed", ()), _CLOSED)}  # fmt: skip
 

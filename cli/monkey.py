@@ -32,6 +32,7 @@ from adviser.monkey.strategies import (
     GeneratedStack,
     GenerationOptions,
     JobRanking,
+    NoStacks,
     SpaceReport,
     StackGenerator,
     Strategy,
@@ -50,9 +51,9 @@ from cli.request_options import advice_request_of, lock_selection, project_path,
 from common.settings import Settings
 from graph.engine import Stores
 from graph.migrate import migrated_stores
-from model.errors import InvalidArgument
+from model.errors import InvalidArgument, NotRead
 from model.json_documents import digest
-from model.text import counted
+from model.text import counted, first_few
 from pis.catalogue import InvalidParameters, arguments_of, indicator_of
 
 _REPORT = "monkey.json"
@@ -115,7 +116,8 @@ def monkey(context: click.Context, /, path: Path | None, as_json: bool, **option
     monkey.json. Run the command again with the same options and folder to continue: nothing is
     written or submitted twice.
 
-    Exit code 1 if no stack is valid, or a stack cannot be written as a specification.
+    Exit code 1 if no stack is valid, or a stack cannot be written as a specification; 3 if no
+    stack is valid and something required was not read.
     """
     settings: Settings = context.obj
     _check(options)
@@ -124,13 +126,19 @@ def monkey(context: click.Context, /, path: Path | None, as_json: bool, **option
         with migrated_stores(settings) as stores:
             request = on_hardware(stores, request, options["hardware"])
             known = known_stacks(stores, request, options, worker.resolve)
-            generator = _generator(stores, known, request, options)
-            if options["count"]:
-                size = generator.size()
-                _print_size(size, known.unread, as_json=as_json)
-                context.exit(0 if size.valid.high else 1)
-            run = MonkeyRun(stores, request, known, generator, options)
-            document = run.generate()
+            try:
+                generator = _generator(stores, known, request, options)
+                if options["count"]:
+                    size = generator.size()
+                    _print_size(size, known.unread, as_json=as_json)
+                    unread = known.snapshot.unread_texts(it.name for it in known.snapshot.roots)
+                    context.exit(0 if size.valid.high else 3 if unread else 1)
+                run = MonkeyRun(stores, request, known, generator, options)
+                document = run.generate()
+            except NoStacks as error:
+                if known.snapshot.unread_texts(error.names):
+                    raise NotRead(str(error)) from error
+                raise
     problems = [it for it in run.written if it.problem is not None]
     if as_json:
         print_json(document)
@@ -189,8 +197,11 @@ def _generator(
     """:raises InvalidArgument: if a package to vary is unknown, or the lock has no versions"""
     varied, base = _names(options["varied"]), None
     for name in varied:
-        if not known.universe.packages.get(name):
-            raise InvalidArgument(f"--only-packages: {name} cannot be in a stack of this project")
+        if known.universe.packages.get(name):
+            continue
+        if unread := known.snapshot.unread_texts([name]):
+            raise NotRead(f"--only-packages: {first_few(unread, 3)}")
+        raise InvalidArgument(f"--only-packages: {name} cannot be in a stack of this project")
     if options["base"] is not None:
         lock = read_lock_file(options["base"], lock_selection(options), request.environment.markers)
         base = {n: it.version for n, it in lock.packages(request.environment.markers).items()}

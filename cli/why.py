@@ -8,9 +8,9 @@ import click
 
 from adviser import why as explanations
 from adviser.advise import Advice, Resolver
-from adviser.answering.answers import listed_unread, on_hardware
+from adviser.answering.answers import on_hardware
 from adviser.reports.serialization import plain
-from adviser.reports.unfetched_versions import missing_packages, open_texts, unfetched_in
+from adviser.reports.unfetched_versions import missing_packages
 from adviser.resolver.worker import ResolverWorker
 from adviser.why import ForcedOutcome, ForcedStack, ForcedVersion, PackagePresence
 from cli.console import print_canonical_json, print_lines, print_note
@@ -56,10 +56,10 @@ def why(
     def explain(advice: Advice, resolver: Resolver) -> PackagePresence:
         return explanations.why(advice, package.name, resolver=resolver)
 
-    explanation, unread, is_open = _explain_advice(context.obj, path, options, explain)
-    _print(explanation, unread, presence_lines, as_json=as_json)
+    explanation = _explain_advice(context.obj, path, options, explain)
+    _print(explanation, presence_lines, as_json=as_json)
     if explanation.version is None:
-        context.exit(3 if explanation.no_stack and is_open else 1)
+        context.exit(3 if explanation.no_stack and explanation.unread else 1)
 
 
 @click.command("why-not")
@@ -83,10 +83,10 @@ def why_not(
     def explain(advice: Advice, resolver: Resolver) -> ForcedStack:
         return explanations.why_not(advice, wanted, resolver=resolver)
 
-    explanation, unread, is_open = _explain_advice(context.obj, path, options, explain, [wanted])
-    _print(explanation, unread, forced_lines, as_json=as_json)
+    explanation = _explain_advice(context.obj, path, options, explain, [wanted])
+    _print(explanation, forced_lines, as_json=as_json)
     if explanation.outcome not in (ForcedOutcome.ADVISED, ForcedOutcome.POSSIBLE):
-        context.exit(3 if is_open else 1)
+        context.exit(3 if explanation.unread else 1)
 
 
 def _explain_advice(
@@ -95,56 +95,41 @@ def _explain_advice(
     options: dict[str, Any],
     explain: Callable[[Advice, Resolver], Explanation],
     more: Sequence[Dependency] = (),
-) -> tuple[Explanation, list[str], bool]:
+) -> Explanation:
     """Advise on a project, and explain the result.
 
     :param more: requirements besides those of the project
-    :returns: the explanation, notes about unread versions, and whether an index that did not give
-        all required data is the cause
     """
-
-    def with_advice(advice: Advice, resolver: Resolver) -> tuple[Advice, Explanation]:
-        return advice, explain(advice, resolver)
-
     with ResolverWorker() as worker:
         request = advice_request_of(settings, path, options)
         with migrated_stores(settings) as stores:
             request = on_hardware(stores, request, options["hardware"])
             print_note(request.hardware_note)
             known = knowledge_for(stores, request, options, worker.resolve, more)
-            advice, explanation = known.explain(with_advice, options["threads"])
-            snapshot = advice.snapshot
-            unread = list(open_texts(snapshot, explanation.conflict))
-            if known.is_listed:
-                return explanation, unread, bool(unread)
-            listed = listed_unread(stores, snapshot)
-            if snapshot.missing:
+            explanation = known.explain(explain, options["threads"])
+            snapshot = None if known.is_listed else known.stored[0]
+            if snapshot is not None and snapshot.missing:
                 require_projected(stores, snapshot.missing)
-    missing = missing_packages(request, snapshot)
+    missing = snapshot and missing_packages(request, snapshot)
     print_note(missing.message(options["fetch"]) if missing else None)
-    conflict = explanation.conflict
-    unfetched = unfetched_in(conflict, request, snapshot, listed) if conflict else ()
-    return explanation, [it.message() for it in unfetched], bool(unread)
+    return explanation
 
 
 def _print(
-    explanation: Explanation,
-    unread: list[str],
-    lines: Callable[[Explanation], Iterator[str]],
-    *,
-    as_json: bool,
+    explanation: Explanation, lines: Callable[[Explanation], Iterator[str]], *, as_json: bool
 ) -> None:
     if as_json:
-        print_canonical_json({**plain(explanation), "unread": unread})
+        print_canonical_json(plain(explanation))
     else:
-        print_lines((*lines(explanation), *unread))
+        print_lines((*lines(explanation), *explanation.unread))
 
 
 def presence_lines(presence: PackagePresence) -> Iterator[str]:
     """Explain why a package is in the advised stack."""
     if presence.no_stack:
-        limit = "meets the request" if presence.conflict else "was found within the limit"
-        yield f"{presence.name} is in no advised stack: no stack {limit}"
+        read = " of the versions that were read" if presence.unread else ""
+        limit = f"{read} meets the request" if presence.conflict else " was found within the limit"
+        yield f"{presence.name} is in no advised stack: no stack{limit}"
         yield from (
             f"  {line}" for line in (presence.conflict.lines() if presence.conflict else ())
         )
@@ -167,7 +152,8 @@ def forced_lines(forced: ForcedStack) -> Iterator[str]:
     if forced.outcome is ForcedOutcome.ADVISED:
         yield f"{forced.what}: the advised stack has it"
     elif forced.outcome is ForcedOutcome.UNKNOWN:
-        why = "a version could not be read" if forced.conflict else "the search ended at its limit"
+        unread = "no stack of the versions that were read meets the request"
+        why = unread if forced.conflict else "the search ended at its limit"
         yield f"{forced.what}: unknown, {why}"
         yield from (f"  {line}" for line in (forced.conflict.lines() if forced.conflict else ()))
     elif forced.outcome is ForcedOutcome.CONFLICT and forced.problem is not None:

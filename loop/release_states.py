@@ -15,7 +15,6 @@ from adviser.advise import Resolver
 from adviser.answering.answers import PREFIX, make_answer, store
 from adviser.changes import LOOK_ALPHA, MAX_LOOKS, is_due, next_look
 from adviser.reports.summary import summary_of
-from adviser.reports.unfetched_versions import unread_texts
 from adviser.scoring.assessment_types import Claim
 from adviser.scoring.claim_texts import ClaimTexts
 from adviser.scoring.verdicts import Verdict
@@ -137,11 +136,11 @@ def _resolve(
             stack_with(stores, known, {key.name: key.version}, resolver)
         except NoSuchStack as error:
             reasons.append(str(error))
-            unread = unread or bool(unread_texts(known.advice.snapshot))
+            unread = unread or error.unread
             continue
         return _analyse(stores, key, known)
     if unread:
-        return LoopState.SEEN, "not all versions were read from the index yet"
+        return LoopState.SEEN, f"unknown, because something was not read yet: {reasons[0]}"
     if reasons:
         return LoopState.SEEN if unlisted else LoopState.GIVEN_UP, reasons[0]
     reason = "the index does not list it" if unlisted else "no watched project needs it"
@@ -272,7 +271,8 @@ def advise_again(stores: Stores, night: Night, known: WatchKnowledge) -> bool:
     def also(connection: Connection) -> None:
         state, reason = _watch_state(known, _waiting(connection))
         if advice.best is None:
-            state, reason = LoopState.GIVEN_UP, made.report["result"]["error_msg"]
+            state = LoopState.SEEN if advice.unread else LoopState.GIVEN_UP
+            reason = made.report["result"]["error_msg"]
         set_watch_state(
             connection, watch.watch_id, state, reason,
             advice_id=advice_id, versions=dict(known.advised) or None,

@@ -64,7 +64,14 @@ def own_indicators(settings: Settings, watch: AdviceWatch) -> list[MeasuredIndic
 
 
 class NoSuchStack(ProjectError):
-    """No valid stack has these versions, or it cannot be installed; the message says why."""
+    """No valid stack has these versions, or it cannot be installed; the message says why.
+
+    :param unread: whether something was not read, so that this is not proven
+    """
+
+    def __init__(self, message: str, *, unread: bool = False) -> None:
+        super().__init__(message)
+        self.unread = unread
 
 
 def indicator_named(text: str) -> MeasuredIndicator:
@@ -146,11 +153,12 @@ def stack_with(
         conflict = advice.resolution.conflict
         steps = () if conflict is None else conflict.steps
         reason = "; ".join(step.message for step in steps) or "no valid stack contains it"
-        raise NoSuchStack(reason)
+        raise NoSuchStack(reason, unread=bool(advice.unread))
     if faults := check_stack(advice.universe, advice.best):
         raise NoSuchStack(f"the resolver's stack is invalid: {faults[0]}")
     if any(advice.best.versions().get(name) != version for name, version in pins.items()):
-        raise NoSuchStack("no package of the stack requires it")
+        message = "no package of the stack requires it"
+        raise NoSuchStack(message, unread=bool(advice.unread))
     return advice
 
 

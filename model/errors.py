@@ -309,6 +309,12 @@ class IndexProblem(ProjectError):
         return f"{self.message} [{self.code}]"
 
 
+class NotRead(ProjectError):
+    """The answer is unknown, because something was not read from an index."""
+
+    hint = "--fetch reads it if its index answers"
+
+
 class InvalidArgument(ProjectError):
     """An argument of a command is invalid."""
 

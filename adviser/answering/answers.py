@@ -24,7 +24,8 @@ from adviser.reports.documents import (
 from adviser.reports.manifests import Files
 from adviser.reports.record_links import head_of, links_of
 from adviser.reports.serialization import code_version, dataclass_to_json
-from adviser.reports.unfetched_versions import ListedVersions, unfetched_in
+from adviser.reports.unfetched_versions import UnfetchedVersions, unfetched_in
+from adviser.resolver.results import Conflict
 from adviser.stack_request import StackRequest
 from graph.engine import GRAPH, Stores
 from graph.hung_stores import watchdog
@@ -41,10 +42,15 @@ from model.packages.snapshot import Snapshot
 from model.packages.wheels import installed_rank, installed_wheel
 
 
-def listed_unread(stores: Stores, snapshot: Snapshot) -> ListedVersions:
-    """Unread versions that indexes list for a snapshot's packages; runs one query."""
+def unfetched_versions(
+    stores: Stores, request: StackRequest, snapshot: Snapshot, conflict: Conflict | None
+) -> tuple[UnfetchedVersions, ...]:
+    """Unread versions that indexes list and that could resolve a conflict; runs one query."""
+    if conflict is None:
+        return ()
     with stores.engine.connect() as connection:
-        return unread_of(connection, list(snapshot.revisions))
+        listed = unread_of(connection, list(snapshot.revisions))
+    return unfetched_in(conflict, request, snapshot, listed)
 
 
 #: Prefix of identifiers of advice.
@@ -124,11 +130,11 @@ def files_known(stores: Stores, advice: Advice, *, all_listed: bool = False) -> 
         if not all_listed:
             read = metadata_files_of(connection, purls)
             known = replace(known, other_wheels=_read_of_others(advice, known.files, read))
-    conflict = advice.resolution.conflict
-    if conflict is None or all_listed:
+    if all_listed:
         return known
-    listed = listed_unread(stores, advice.snapshot)
-    return replace(known, unread=unfetched_in(conflict, advice.request, advice.snapshot, listed))
+    conflict = advice.resolution.conflict
+    unread = unfetched_versions(stores, advice.request, advice.snapshot, conflict)
+    return replace(known, unread=unread)
 
 
 def _read_of_others(advice: Advice, files: Files, read: Mapping[Purl, str]) -> tuple[str, ...]:

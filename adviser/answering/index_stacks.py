@@ -17,8 +17,11 @@ from adviser.stack_request import RequestOptions, StackRequest
 from common.settings import Settings
 from model.errors import IndexFault, IndexProblem, ProjectError
 from model.measurements.evidence import Evidence
-from model.packages.candidates import AbsenceReason, IndexesSilent
 from model.packages.environments import Environment
+from model.text import first_few
+
+#: Maximum number of packages and versions in a message that they were not read.
+_SHOWN = 5
 
 
 class NoValidStack(ProjectError):
@@ -48,7 +51,7 @@ class IndexStacks:
 
         :param requirements: such as ``numpy==2.1.0``
         :raises NoValidStack: with the conflict
-        :raises IndexProblem: if the index does not answer
+        :raises IndexProblem: if something was not read, so that nothing is proven
         """
         text = "".join(f"{it}\n" for it in requirements)
         project = parse_project({REQUIREMENTS_TXT: text.encode()})
@@ -65,12 +68,11 @@ class IndexStacks:
                 request, clients, self._known, self._resolver,
                 memory=self._memory.for_request(request, urls_of(clients)),
             )  # fmt: skip
-            try:
-                advice = await resolution.advise()
-            except IndexesSilent as error:
-                raise IndexProblem(IndexFault.UNREACHABLE, str(error), retryable=True) from error
+            advice = await resolution.advise()
+        if advice.best is None and advice.unread:
+            message = first_few(advice.unread, _SHOWN)
+            raise IndexProblem(IndexFault.UNREACHABLE, message, retryable=True)
         if advice.best is None:
-            _require_answers(resolution)
             raise NoValidStack(_conflict(advice, resolution))
         resolution.keep()
         if faults := check_stack(advice.universe, advice.best):
@@ -79,17 +81,6 @@ class IndexStacks:
 
     def _known(self, listed: IndexSnapshot) -> SnapshotAndEvidence:
         return listed.freeze(), self._evidence
-
-
-def _require_answers(resolution: IndexResolution) -> None:
-    """:raises IndexProblem: if a version could not be read now, so that nothing is proven"""
-    for name, absence in sorted(resolution.listed.absences.items()):
-        if absence.reason is AbsenceReason.UNAVAILABLE:
-            raise IndexProblem(IndexFault.UNREACHABLE, f"{name}: {absence.message}", retryable=True)
-    for name, package in sorted(resolution.listed.packages.items()):
-        if not package.is_complete:
-            message = f"{name}: not all metadata could be read from {package.index}"
-            raise IndexProblem(IndexFault.UNREACHABLE, message, retryable=True)
 
 
 def _conflict(advice: Advice, resolution: IndexResolution) -> str:

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from typing import Protocol, TypeVar
 
 from adviser.advise import Advice, Resolver, SnapshotAndEvidence, advise
-from adviser.answering.answers import Answer, make_answer, text_of, timed
+from adviser.answering.answers import Answer, make_answer, text_of, timed, unfetched_versions
 from adviser.answering.index_memory import IndexMemory
 from adviser.answering.index_resolution import IndexResolution, OnBuild, OnProgress, over_indexes
 from adviser.answering.index_selection import with_silent_indexes
@@ -21,6 +21,7 @@ from adviser.packs.stored_packs import PackReader
 from adviser.resolver.resolver_request import ResolverRequest
 from adviser.resolver.specifiers import admits
 from adviser.stack_request import StackRequest
+from adviser.why import ForcedStack, PackagePresence
 from common.versioned_cache import VersionedCache
 from graph.engine import GRAPH, Stores
 from graph.hung_stores import watchdog
@@ -45,6 +46,7 @@ from model.packages.snapshot import Snapshot, with_absences, with_revision
 ReadingCallbacks = tuple[OnProgress, OnBuild]
 
 T = TypeVar("T")
+Explanation = TypeVar("Explanation", PackagePresence, ForcedStack)
 
 #: Number of items that a request without data counts as.
 _ITEMS_PER_REQUEST = 10
@@ -253,12 +255,23 @@ class Knowledge:
             return replace(advice, snapshot=with_revision(advice.snapshot))
         return advice
 
-    def explain(self, explain: Callable[[Advice, Resolver], T], threads: int = 1) -> T:
-        """The result of ``explain``, which gets the advice and the resolver that it is to use."""
-        return self.use(
+    def explain(
+        self, explain: Callable[[Advice, Resolver], Explanation], threads: int = 1
+    ) -> Explanation:
+        """The result of ``explain``, which gets the advice and the resolver that it is to use.
+
+        If the answer is not over all listed versions, it names those that could resolve a conflict.
+        """
+        explanation = self.use(
             lambda resolution: resolution.explain(explain),
             lambda: explain(self._advise_stored(threads), self.resolver),
         )
+        if self.is_listed:
+            return explanation
+        unfetched = unfetched_versions(
+            self.sources.stores, self.request, self.stored[0], explanation.conflict
+        )
+        return explanation.with_unread(it.message() for it in unfetched)
 
     def _advise_stored(self, threads: int) -> Advice:
         snapshot, evidence = self.stored

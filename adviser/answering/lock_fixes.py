@@ -106,6 +106,7 @@ class LockFixes:
             "not_counted": result.not_counted,
             "fixes": plain(result.fixes),
             "conflict": plain(result.conflict),
+            "unread": result.unread,
             "unknown": result.universe.unknown,
             "snapshot": self.snapshot.revision,
             "evidence": self.evidence.revision,

@@ -46,7 +46,14 @@ class Strategy(StrEnum):
 
 
 class NoStacks(ProjectError):
-    """There is no valid stack; the message says why."""
+    """There is no valid stack; the message says why.
+
+    :param names: the packages that the reason is about
+    """
+
+    def __init__(self, message: str, names: frozenset[str] = frozenset()) -> None:
+        super().__init__(message)
+        self.names = names
 
 
 class StacksTooMany(ProjectError):
@@ -175,7 +182,8 @@ class StackGenerator:
 
         conflict = conflict_of(self.universe, Budget(time_s=_EXPLANATIONS_S))
         lines = "\n".join(conflict.lines()) if conflict else ""
-        return NoStacks(f"no stack meets the request with the versions that were read\n{lines}")
+        message = f"no stack meets the request with the versions that were read\n{lines}"
+        return NoStacks(message, conflict.names if conflict else frozenset())
 
     def size(self) -> SpaceReport:
         """The size of the space."""

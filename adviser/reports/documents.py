@@ -30,7 +30,7 @@ from adviser.reports.notes import (
 )
 from adviser.reports.serialization import identified_claim, plain
 from adviser.reports.summary import summary_of
-from adviser.reports.unfetched_versions import UnfetchedVersions, open_texts
+from adviser.reports.unfetched_versions import UnfetchedVersions
 from adviser.reports.version_rationale import candidates_of
 from adviser.resolver.listed_versions import may_invite_better
 from adviser.resolver.results import Conflict, FactKind, ResolutionStatus, ResolvedStack
@@ -123,7 +123,7 @@ def result_document(advice: Advice, known: ReleaseKnowledge) -> dict[str, Any]:
     notes = [*stack_notes(advice), *gap_notes(advice), *map(unfetched_note, known.unread)]
     notes += other_wheels_notes(known.other_wheels)
     notes += file_notes(advice, known.files)
-    certificate = _certificate(advice)
+    certificate = _certificate(advice, known)
     notes += _invitation_notes(certificate)
     notes += _missing_lock_notes(written)
     notes += context_notes(known.benchmarks)
@@ -138,7 +138,7 @@ def result_document(advice: Advice, known: ReleaseKnowledge) -> dict[str, Any]:
         "pipeline": pipeline_of(advice) if advice.request.options.debug else None,
         "accepted_final_states_count": len(advice.resolution.stacks),
         "certificate": certificate,
-        "search": _search(advice),
+        "search": _search(advice, known),
         "conflict": conflict_document(advice.resolution.conflict),
         "next_jobs": [_next_jobs(it) for it in next_claims(advice.assessment.claims)],
         "family": family_document(advice.assessment.comparisons),
@@ -208,8 +208,7 @@ def failure_of(advice: Advice, known: ReleaseKnowledge) -> str | None:
     if conflict is None:
         return f"the search found no stack within its {advice.resolution.limit or 'time'} limit"
     chain = "; ".join(step.message for step in conflict.steps)
-    partly = known.unread or open_texts(advice.snapshot, conflict)
-    among = " of the versions that were read" if partly else ""
+    among = " of the versions that were read" if _not_read(advice, known) else ""
     return f"no stack{among} meets the request: {chain}"
 
 
@@ -345,10 +344,10 @@ def _criteria(advice: Advice, stack: ResolvedStack) -> list[dict[str, Any]]:
     return criteria
 
 
-def _certificate(advice: Advice) -> dict[str, Any]:
+def _certificate(advice: Advice, known: ReleaseKnowledge) -> dict[str, Any]:
     """The proof of the search, and its inputs. Times are in the metadata."""
     resolution = advice.resolution
-    if resolution.conflict is not None and open_texts(advice.snapshot, resolution.conflict):
+    if resolution.conflict is not None and _not_read(advice, known):
         unknown = ResolutionStatus.UNKNOWN
         resolution = replace(resolution, status=unknown, settled=False, complete=False)
     return {
@@ -382,9 +381,14 @@ def _invitation_notes(certificate: Mapping[str, Any]) -> Iterator[ReportNote]:
         yield ReportNote(NoteCode.UNREAD_INVITATIONS, NoteLevel.INFO, message)
 
 
-def _search(advice: Advice) -> dict[str, Any]:
+def _not_read(advice: Advice, known: ReleaseKnowledge) -> int:
+    """Number of packages and versions that were not read, so that a conflict proves nothing."""
+    return len(advice.unread) + sum(it.count for it in known.unread)
+
+
+def _search(advice: Advice, known: ReleaseKnowledge) -> dict[str, Any]:
     sizes = advice.resolution.sizes
-    unavailable = len(open_texts(advice.snapshot, advice.resolution.conflict))
+    unavailable = _not_read(advice, known)
     return {
         **({"unavailable": unavailable} if unavailable else {}),
         "candidates": advice.snapshot.candidate_count,

@@ -8,7 +8,7 @@ from adviser.resolver.resolver_request import ResolverRequest
 from adviser.resolver.results import Conflict, ConflictStep, FactKind
 from adviser.resolver.specifiers import admits, names_prerelease
 from adviser.stack_request import StackRequest
-from model.packages.candidates import AbsenceReason, Candidate, ExclusionReason
+from model.packages.candidates import Candidate, ExclusionReason
 from model.packages.identity import DEFAULT_INDEX, version_of
 from model.packages.snapshot import Snapshot
 from model.text import counted, first_few
@@ -165,40 +165,6 @@ def _is_prerelease(text: str) -> bool:
 
 #: Maximum number of names in a message.
 _SHOWN = 10
-
-
-def unread_texts(snapshot: Snapshot) -> tuple[str, ...]:
-    """Packages and versions that could not be read from their index, with the reason, sorted.
-
-    If there are any, no proof covers all listed versions.
-    """
-    texts = [
-        f"{name}: {it.message}"
-        for name, it in snapshot.absences.items()
-        if it.reason is AbsenceReason.UNAVAILABLE
-    ]
-    for name, excluded in snapshot.excluded.items():
-        versions = [it for it in excluded if it.reason is ExclusionReason.UNAVAILABLE]
-        texts += [f"{name} {it.version}: {it.message}" for it in versions]
-    return tuple(sorted(texts))
-
-
-def open_texts(snapshot: Snapshot, conflict: Conflict | None) -> tuple[str, ...]:
-    """What was not read, so that a conflict does not prove that there is no stack, sorted.
-
-    Besides :func:`unread_texts`, these are the packages of the conflict of which no index page and
-    no version was ever read.
-    """
-    steps = () if conflict is None else conflict.steps
-    named = {name for it in steps for name in (it.name, it.required) if name}
-    never_read = (
-        f"{name}: no version of it was read"
-        for name in named - snapshot.absences.keys()
-        if name in snapshot.missing
-        or (snapshot.excluded.get(name) and not snapshot.packages.get(name)
-            and all(it.reason is ExclusionReason.UNREAD for it in snapshot.excluded[name]))
-    )  # fmt: skip
-    return tuple(sorted((*unread_texts(snapshot), *never_read)))
 
 
 def knows_nothing(snapshot: Snapshot) -> bool:

@@ -139,6 +139,11 @@ class Conflict:
     accounts: tuple[VersionExplanation, ...]
     minimal: bool = True
 
+    @property
+    def names(self) -> frozenset[str]:
+        """Names of the packages that the steps are about."""
+        return frozenset(name for it in self.steps for name in (it.name, it.required) if name)
+
     def lines(self) -> list[str]:
         """Text for a person: the numbered chain, then the versions that no step explains."""
         texts = [f"{number}. {step.message}" for number, step in enumerate(self.steps, 1)]

@@ -25,7 +25,6 @@ from adviser.answering.target_hardware import recorded_target
 from adviser.provenance import KnownIndexes, check_lock
 from adviser.reports.documents import conflict_document
 from adviser.reports.serialization import plain
-from adviser.reports.unfetched_versions import unread_texts
 from adviser.stack_request import StackRequest, parse_dependencies
 from adviser.why import ForcedStack, why_not
 from api.http.project_files import public_indexes
@@ -42,7 +41,6 @@ from ingest.crawl.record_writer import store_read
 from model.json_documents import digest_bytes
 from model.measurements.evidence import RecordedHardware
 from model.packages.candidates import Dependency, IndexesSilent
-from model.packages.snapshot import Snapshot
 
 #: Shortest time between two updates of a request's progress, s.
 _UPDATED_EVERY_S = 0.5
@@ -141,7 +139,7 @@ def run_advice(worker: WorkerContext, analysis: Analysis, document: dict[str, An
         def also(connection: Connection) -> None:
             commit_unflushed(connection)  # the end of the analysis follows
             worker.service.queue.enqueue(connection, PROJECT_SOON)
-            if unread_texts(answered.advice.snapshot):
+            if answered.report["result"]["report"]["search"].get("unavailable"):
                 supersede(connection, analysis.analysis_id)
 
         report = store(stores, answered, also)
@@ -236,15 +234,15 @@ def run_why_not(worker: WorkerContext, analysis: Analysis, request: dict[str, An
     """
     (requirement,) = parse_dependencies([request["requirement"]])
 
-    def explain(advice: Advice, resolver: Resolver) -> tuple[Snapshot, ForcedStack]:
-        return advice.snapshot, why_not(advice, requirement, resolver=resolver)
+    def explain(advice: Advice, resolver: Resolver) -> ForcedStack:
+        return why_not(advice, requirement, resolver=resolver)
 
     with worker.service.stores() as stores:
         stack_request, *_ = request_in(stored_advice(stores, request["advice_id"]))
         fetch = None if request.get("may_fetch") else False
         known = worker_knowledge(worker, stores, analysis, stack_request, fetch, [requirement])
-        snapshot, explanation = known.explain(explain)
-    if unread_texts(snapshot):
+        explanation = known.explain(explain)
+    if explanation.unread:
         with worker.service.writing() as connection:
             supersede(connection, analysis.analysis_id)
     result = {

@@ -8,6 +8,7 @@ from itertools import pairwise
 from operator import attrgetter, itemgetter
 from typing import TypeVar
 
+from model.errors import IndexFault, IndexProblem
 from model.packages.identity import Purl, version_of
 
 
@@ -192,14 +193,15 @@ class Absence:
     message: str
 
 
-class IndexesSilent(Exception):
+class IndexesSilent(IndexProblem):
     """No index returned a page for any package that the request itself requires.
 
     :ivar absences: by package
     """
 
     def __init__(self, absences: Mapping[str, Absence]) -> None:
-        super().__init__("; ".join(f"{name}: {it.message}" for name, it in absences.items()))
+        message = "; ".join(f"{name}: {it.message}" for name, it in absences.items())
+        super().__init__(IndexFault.UNREACHABLE, message, retryable=True)
         self.absences = absences
 
 

@@ -153,6 +153,34 @@ class Snapshot:
         """Number of candidates that are listed but unread."""
         return sum(not it.read for candidates in self.packages.values() for it in candidates)
 
+    def unread_texts(self, names: Iterable[str] = ()) -> tuple[str, ...]:
+        """What was not read, with the reason, sorted; if there is any, no proof covers it.
+
+        :param names: packages of which an index page or a version must have been read; of others,
+            only what an index did not give counts
+        """
+        absent = [
+            f"{name}: {it.message}"
+            for name, it in self.absences.items()
+            if it.reason is AbsenceReason.UNAVAILABLE
+        ]
+        absent += [
+            f"{name} {it.version}: {it.message}"
+            for name, excluded in self.excluded.items()
+            for it in excluded
+            if it.reason is ExclusionReason.UNAVAILABLE
+        ]
+        never_read = filter(self._was_never_read, {*names} - self.absences.keys())
+        return tuple(sorted((*absent, *(f"{it}: no version of it was read" for it in never_read))))
+
+    def _was_never_read(self, name: str) -> bool:
+        excluded = self.excluded.get(name)
+        return name in self.missing or bool(
+            excluded
+            and not self.packages[name]
+            and all(it.reason is ExclusionReason.UNREAD for it in excluded)
+        )
+
     @property
     def old_sdists(self) -> frozenset[str]:
         """Packages whose source distributions are older than this Python: the last resort.

@@ -156,6 +156,10 @@ FIXES: dict[str, tuple[Snapshot, dict[str, Any]]] = {
         known({}, {**INDEX, "tool": {}}),
         {"vulnerabilities": {("tool", "1"): [KnownVulnerability("V-1")]}},
     ),
+    "a package that the project requires was never read": (
+        known({"tool==1": "V-1"}, {**INDEX, "gone": {}}),
+        {"requirements": (Dependency("gone"), Dependency("tool"))},
+    ),
     "a package that is no part of the lock": (
         known({"core==1": "V-1"}), {"locked": WITHOUT_OLD, "elsewhere": frozenset({"old"})},
     ),

@@ -9,7 +9,7 @@ from adviser.guard import GuardResult, Proposal, guard
 from adviser.guard_findings import GuardGroup, findings_of, proposal_text
 from adviser.guard_proposals import UpgradeProposals, harmful_packages
 from model.measurements.evidence import Evidence
-from model.packages.candidates import Dependency
+from model.packages.candidates import Dependency, KnownVulnerability
 from model.packages.snapshot import Snapshot
 from tests.factories.evidence import GAIN, HERE, Bench, at_levels, jobs
 from tests.factories.golden import compare_views
@@ -77,6 +77,15 @@ def test_guard_proposes_versions_for_few_harmful_packages_and_counts_the_rest() 
     out_of_time = search.with_proposals(upgrade, 0.0)
     assert (out_of_time.proposals, out_of_time.untried) == ((), 400)
     assert not search.lock_without(names, upgrade, 0.0).versions
+
+
+def test_guard_never_proposes_a_vulnerable_version_whose_metadata_was_not_read() -> None:
+    old, new = {"web": "2.5"}, {"web": "3"}
+    vulnerabilities = {("web", "3"): [KnownVulnerability("V-1")]}
+    sides = old, new, snapshot_of({}, ["web"]), NOTHING, ENVIRONMENT, HERE, vulnerabilities
+    upgrade = guard(*sides)
+    (proposal,) = UpgradeProposals(*sides).with_proposals(upgrade).proposals
+    assert (proposal.instead, proposal.unread) == ("2.5", ("web",))
 
 
 BENCH = Bench()

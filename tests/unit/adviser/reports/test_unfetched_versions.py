@@ -1,19 +1,23 @@
 """What a person reads where packages are not known yet, or versions were not read."""
 
+from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, cast
 
-from adviser.advise import Advice
+import pytest
+
+from adviser.advise import Advice, in_this_process
 from adviser.reports.documents import result_document
 from adviser.reports.notes import stack_notes
 from adviser.reports.unfetched_versions import (
     missing_packages,
-    open_texts,
     unfetched_in,
-    unread_texts,
 )
 from adviser.stack_request import RequestIndex
 from adviser.why import ForcedOutcome, why_not
+from graph.engine import Stores
+from graph.record.watches import AdviceWatch
+from loop.stacks import NoSuchStack, WatchKnowledge, stack_with
 from model.packages.candidates import Absence, AbsenceReason, Dependency
 from model.packages.snapshot import with_absences
 from tests.factories.golden import compare_views
@@ -108,7 +112,7 @@ def test_conflict_about_a_package_that_was_never_read_proves_nothing() -> None:
     ]
     for index, texts in indexes:
         advice = conflict("web>=4\n", index)
-        assert open_texts(advice.snapshot, advice.resolution.conflict) == texts
+        assert advice.unread == texts
         report = result_document(advice, known_for(advice))["report"]
         shown = report["certificate"]["status"], report["certificate"]["complete"]
         assert shown == (("unknown", False) if texts else ("infeasible", True))
@@ -119,6 +123,35 @@ def test_conflict_about_a_package_that_was_never_read_proves_nothing() -> None:
 def test_index_without_an_answer_leaves_packages_open_of_which_versions_are_known() -> None:
     silent = Absence(AbsenceReason.UNAVAILABLE, "it was not read from pypi: no answer")
     snapshot = with_absences(conflict("web>=4\n").snapshot, {"web": silent})
-    assert unread_texts(snapshot) == ("web: it was not read from pypi: no answer",)
+    assert snapshot.unread_texts() == ("web: it was not read from pypi: no answer",)
     absent = Absence(AbsenceReason.NOT_FOUND, "pypi does not have it")
     assert not with_absences(snapshot, {"web": absent}).absences
+
+
+def test_versions_that_a_store_did_not_read_leave_a_conflict_open() -> None:
+    advice = conflict("core<1\n")
+    cause = advice.resolution.conflict
+    assert cause is not None
+    listed = {"core": {"pypi": ["0.9", "0.8"]}}
+    unread = unfetched_in(cause, advice.request, advice.snapshot, listed)
+    result = result_document(advice, replace(known_for(advice), unread=unread))
+    assert result["report"]["certificate"]["status"] == "unknown"
+    assert result["report"]["search"]["unavailable"] == 2
+    forced = why_not(advice, Dependency("web"))
+    assert forced.outcome is ForcedOutcome.CONFLICT
+    assert forced.with_unread(["core 0.9"]).outcome is ForcedOutcome.UNKNOWN
+
+
+def test_release_that_needs_a_package_nobody_read_is_not_given_up() -> None:
+    index: Index = {
+        "web": {"3": {"requires": ["nowhere"]}, "2": {"requires": ["core<1"]}, "1": {}},
+        "core": {"1": {}},
+    }
+    advice = conflict("web\n", index)
+    watched = WatchKnowledge(cast(AdviceWatch, None), advice, {}, ())
+    unread = {}
+    for version in ("3", "2"):
+        with pytest.raises(NoSuchStack) as raised:
+            stack_with(cast(Stores, None), watched, {"web": version}, in_this_process)
+        unread[version] = raised.value.unread
+    assert unread == {"3": True, "2": False}
