@@ -332,7 +332,7 @@ class FixSearch:
             verdict=_verdict(upgrade, whole) if changes else Verdict.EQUIVALENT.value,
             versions=dict(sorted(versions.items())),
             proof=self._proof(versions, resolution, proven_in) if resolution else None,
-        )  # fmt: skip
+        )
 
     def _proof(
         self, versions: Mapping[str, str], resolution: Resolution, proven_in: Universe | None

@@ -143,10 +143,9 @@ def fix_universe(snapshot: Snapshot, lock: LockToFix) -> FixUniverse:
         published_before=None,
         published_after=None,
         refused={
-            it.purl: "its publisher yanked it"
-            for it in every if it.yanked and it.purl not in ours
+            it.purl: "its publisher yanked it" for it in every if it.yanked and it.purl not in ours
         },
-    )  # fmt: skip
+    )
     universe = universe_of(listed, rules, {})
     usable = (it for them in universe.packages.values() for it in them if it.purl in ours)
     locked = {it.name: it for it in (*ours.values(), *usable)}

@@ -225,7 +225,7 @@ class UpgradeProposals:
             indexes=tuple(dict.fromkeys(it.index for it in listed)),
             index_of={it.name: it.index for it in locked},
             refused=refused,
-        )  # fmt: skip
+        )
         # What the new lock leaves out although a version requires it is not from an index.
         assumed = {one.name for it in locked for one in it.requires}
         unknown = {one.name for it in listed for one in it.requires} - packages.keys() - assumed

@@ -34,9 +34,7 @@ class FreshHome:
     def environ(self) -> dict[str, str]:
         """The environment of commands that use it."""
         # As on a user's machine, Python keeps compiled modules.
-        foreign = (
-            "DATABASE_URL", "GRAPH_URL", "DOCUMENT_STORE_URL", "PYTHONDONTWRITEBYTECODE",
-        )  # fmt: skip
+        foreign = ("DATABASE_URL", "GRAPH_URL", "DOCUMENT_STORE_URL", "PYTHONDONTWRITEBYTECODE")
         kept = {name: value for name, value in os.environ.items() if name not in foreign}
         return kept | {"THOTH_HOME": str(self.path)}
 

@@ -28,8 +28,7 @@ def main() -> None:
         arms = _measured(Path(folder))
     differences = [ours - theirs for ours, theirs in zip(*arms, strict=True)]
     spread = math.expm1(stdev([rate for arm in arms for rate in arm]))
-    print(f"  spread between jobs {spread:.1%}, of pairs' differences "
-          f"{stdev(differences):.1%}")  # fmt: skip
+    print(f"  spread between jobs {spread:.1%}, of pairs' differences {stdev(differences):.1%}")
     draw = random.Random(SEED)
     _print_claims(
         "the arms of each pair", [_assigned_pairs(arms, draw) for _ in range(ASSIGNMENTS)]

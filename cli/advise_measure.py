@@ -349,9 +349,8 @@ class _Measuring:
         wait = None if self.options["share_machine"] else self.options["wait"]
         with inspection_observer(self.settings, wait, quiet=self.options["as_json"]) as observer:
             return self.stacks.run(
-                specifications, jobs, submission, observer,
-                lambda: time.monotonic() > self.deadline,
-            )  # fmt: skip
+                specifications, jobs, submission, observer, lambda: time.monotonic() > self.deadline
+            )
 
     def _write_state(self) -> None:
         """Write the state with the rest of the budget."""

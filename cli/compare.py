@@ -388,7 +388,7 @@ class ComparisonAnswer:
                 byte_size(usage["memory_bytes"]) if "memory_bytes" in usage else "–",
                 *[f"{usage['energy_j']:.3g} J" if "energy_j" in usage else "–"] * counted_energy,
                 *_difference(stack, scale),
-            )  # fmt: skip
+            )
         return table
 
     def _benchmarks_table(self) -> Table:
@@ -414,9 +414,8 @@ class ComparisonAnswer:
         return {
             "document_version": DOCUMENT_VERSION,
             "settled": self.look.settled,
-            "stopped": self.stopped and {
-                "reason": self.stopped.reason.value, "message": self.stopped.message,
-            },
+            "stopped": self.stopped
+            and {"reason": self.stopped.reason.value, "message": self.stopped.message},
             "sentences": self.sentences,
             "jobs_each": self.look.blocks,
             "looks": self.look.number + 1,
@@ -426,7 +425,7 @@ class ComparisonAnswer:
             ],
             "family": family_document(comparison_count(self.look.groups)),
             "benchmarks": [group_document(it) for it in self.look.groups],
-        }  # fmt: skip
+        }
 
 
 def _difference(stack: StackResult, scale: IntervalScale | None) -> list[str | Styled]:

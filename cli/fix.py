@@ -96,8 +96,7 @@ _OUTPUT = click.Path(path_type=Path, dir_okay=False)
               help="With --apply, only show the changes and the command.")  # fmt: skip
 @click.option("--comment", type=_OUTPUT,
               help="Write the first fix to this file, as Markdown for a pull request.")  # fmt: skip
-@click.option("--sarif", type=_OUTPUT,
-              help="Write open vulnerabilities to this file, as SARIF.")  # fmt: skip
+@click.option("--sarif", type=_OUTPUT, help="Write open vulnerabilities to this file, as SARIF.")
 @click.option("--proof", type=_OUTPUT,
               help="Write the proof of the first fix to this file, for `thoth check`.")  # fmt: skip
 @as_json_option

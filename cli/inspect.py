@@ -94,8 +94,7 @@ class _Folder(click.Path):
               help="Where the jobs run.")  # fmt: skip
 @click.option("--timeout", type=SecondsRange(0, 86_400, min_open=True), metavar="S",
               help="Time limit of a job in seconds.  [default: the specification's]")  # fmt: skip
-@click.option("--trust-script", is_flag=True,
-              help="Run your own scripts without a sandbox.")  # fmt: skip
+@click.option("--trust-script", is_flag=True, help="Run your own scripts without a sandbox.")
 @machine_options
 @as_json_option
 @click.pass_context

@@ -104,8 +104,7 @@ def build(settings: Settings, /, target: Path, *, as_json: bool, **options: Any)
 
 @pack.command()
 @click.argument("path", type=NamedPath(exists=True, path_type=Path), metavar="PACK")
-@click.option("--key", type=_KEY, required=True, metavar="FILE",
-              help="Private Ed25519 key in PEM.")  # fmt: skip
+@click.option("--key", type=_KEY, required=True, metavar="FILE", help="Private Ed25519 key in PEM.")
 @click.option("--assurance", type=click.Choice([it.value for it in Assurance]), show_default=True,
               default=Assurance.SELF_ATTESTED.value,
               help="Who vouches for the measurements.")  # fmt: skip

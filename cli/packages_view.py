@@ -33,9 +33,7 @@ _SHOWN_LINES = 10
 _SHOWN_ENTRIES = 20
 
 #: Fields of a release in the JSON document, before and after its requirements.
-_IDENTITY = (
-    "purl", "version", "index", "state", "problem", "problem_message", "requires_python",
-)  # fmt: skip
+_IDENTITY = ("purl", "version", "index", "state", "problem", "problem_message", "requires_python")
 _PROVENANCE = (
     "license", "yanked", "yanked_reason", "uploaded_at", "as_of", "metadata_source",
     "metadata_file",

@@ -225,4 +225,4 @@ def search_document(series: StackSeries, search: StepSearch) -> dict[str, Any]:
                 )
             ],
         },
-    }  # fmt: skip
+    }

@@ -557,9 +557,9 @@ class _Classes:
 
     def problem(self) -> ClassedProblem:
         made = [tuple(map(self._class, groups)) for groups in self._grouped]
-        reaches = _reaches([
-            {it.package for one in classes for it in _every_demand(one)} for classes in made
-        ])  # fmt: skip
+        reaches = _reaches(
+            [{it.package for one in classes for it in _every_demand(one)} for classes in made]
+        )
         packages = tuple(
             ClassedPackage(name, classes, reach)
             for name, classes, reach in zip(self._problem.names, made, reaches, strict=True)

@@ -30,9 +30,7 @@ from model.text import counted, first_few
 
 PIPFILE, PIPFILE_LOCK, PYPROJECT = "Pipfile", "Pipfile.lock", "pyproject.toml"
 #: Locks that only their tool writes, by name.
-LOCKS_OF_TOOLS = {
-    "uv.lock": "uv", "poetry.lock": "Poetry", "pdm.lock": "PDM", "pixi.lock": "pixi",
-}  # fmt: skip
+LOCKS_OF_TOOLS = {"uv.lock": "uv", "poetry.lock": "Poetry", "pdm.lock": "PDM", "pixi.lock": "pixi"}
 REQUIREMENTS_IN, REQUIREMENTS_TXT = "requirements.in", "requirements.txt"
 CONSTRAINTS = "constraints.txt"
 #: Common names of files with requirements for development, in order of precedence.

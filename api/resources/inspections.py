@@ -183,9 +183,7 @@ def get_inspection(document_id: str) -> dict[str, Any]:
         summary = inspection_summary(connection, inspection.document_id)
         stack = inspection.stack_digest
         label = stack_labels(connection, [stack])[stack] if stack else None
-    return {
-        **members(inspection), "stack_label": label, **members(summary), **freshness(progress),
-    }  # fmt: skip
+    return {**members(inspection), "stack_label": label, **members(summary), **freshness(progress)}
 
 
 @blueprint.route("/inspections/<string:document_id>/document")

@@ -345,9 +345,8 @@ def claims_starting(
     """
     row = ClaimRow
     query = select(
-        row.claim_id, row.comparison_key, row.python_version, row.stack_digest,
-        row.baseline_digest,
-    ).where(row.claim_id.startswith(start, autoescape=True))  # fmt: skip
+        row.claim_id, row.comparison_key, row.python_version, row.stack_digest, row.baseline_digest
+    ).where(row.claim_id.startswith(start, autoescape=True))
     if advice_id is not None:
         query = query.join(AdviceClaim, AdviceClaim.claim_id == row.claim_id).where(
             AdviceClaim.advice_id == advice_id

@@ -492,9 +492,7 @@ def _accelerators(row: Row[Any]) -> int | None:
 
 
 def _software(row: Row[Any]) -> dict[str, str | None]:
-    stated = {
-        "python": row.python_version, "cuda": row.cuda_version, row.os_name: row.os_version,
-    }  # fmt: skip
+    stated = {"python": row.python_version, "cuda": row.cuda_version, row.os_name: row.os_version}
     known = {name: version for name, version in stated.items() if name and version}
     packages = row.packages or {}
     package, version = installed_component(row.component, packages)

@@ -348,9 +348,7 @@ def claim_notices(
 
     :param lease: longer than any attempt to send one
     """
-    parameters = {
-        "targets": list(targets), "lease": lease, "limit": limit, "most": MAX_ATTEMPTS,
-    }  # fmt: skip
+    parameters = {"targets": list(targets), "lease": lease, "limit": limit, "most": MAX_ATTEMPTS}
     rows = connection.execute(_CLAIMED, parameters).all()
     return sorted(map(_claimed, rows), key=lambda notice: notice.event.event_id)
 

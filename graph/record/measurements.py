@@ -120,7 +120,7 @@ def series_of(row: Row[Any]) -> Series:
 #: What a reading has besides the number of its series, in the order of its fields.
 ReadingValues = tuple[
     str, str, str, str, float, str | None, str | None, str | None, datetime | None, float | None
-]  # fmt: skip
+]
 
 
 def reading_values(row: Row[Any], stack: str) -> ReadingValues:

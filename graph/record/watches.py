@@ -97,9 +97,7 @@ def add_watch(connection: Connection, new: NewWatch) -> bool:
 
     :returns: whether it was not watched before
     """
-    values = {
-        "name": new.name, "weight": new.weight, "request": dict(new.request),
-    }  # fmt: skip
+    values = {"name": new.name, "weight": new.weight, "request": dict(new.request)}
     if new.source is WatchSource.PERSON:  # a person may switch a watch off, and on again
         values["enabled"] = True
     statement = insert(WatchRow).values(

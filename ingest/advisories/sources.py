@@ -192,7 +192,7 @@ def _fetched(source: str, known: SourceState | None, folder: Path) -> OpenedSour
         RefusedDocument(stored_source(source), it) if isinstance(it, InvalidDocument) else it
         for it in items
         if not isinstance(it, SkippedFile)
-    )  # fmt: skip
+    )
     return OpenedSource(None if unchanged else documents, answer.validators, digest, answer.as_of)
 
 

@@ -177,7 +177,7 @@ _UNITS = (
     (re.compile(r"(?:^|_|\()mb\b"), "MB"),
     (re.compile(r"(?:^|_|\()gb\b"), "GB"),
     (re.compile(r"percent\b|\(%\)"), "%"),
-)  # fmt: skip
+)
 
 
 def direction_of(name: str) -> Direction:

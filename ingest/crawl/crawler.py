@@ -425,10 +425,9 @@ class _Crawler:
         missing = code == IndexFault.NOT_FOUND
         before = await self._recorder.transaction(
             lambda connection: record_no_page(
-                connection, self._index, name, "missing" if missing else "failed",
-                code, message,
+                connection, self._index, name, "missing" if missing else "failed", code, message
             )
-        )  # fmt: skip
+        )
         logger.warning("no_page", extra={"index": self._index, "package": name, "code": code})
         if missing:
             self._report.missing.append(name)

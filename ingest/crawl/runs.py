@@ -85,9 +85,8 @@ def add_packages(
             with relational_errors(settings), run.engine.begin() as connection:
                 retry_all(connection, served.name)
         report = crawl(
-            settings, run.engine, served, request,
-            on_progress=on_progress, on_commit=run.on_commit,
-        )  # fmt: skip
+            settings, run.engine, served, request, on_progress=on_progress, on_commit=run.on_commit
+        )
         if watching:
             _watch(settings, run.engine, served, roots, bounds, report)
     return run.outcome((report,))

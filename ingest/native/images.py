@@ -374,9 +374,8 @@ def _saved(blobs: _Blobs) -> OpenedImage:
     listed = _json(blobs, "manifest.json")
     if not isinstance(listed, list) or len(listed) != 1:
         raise InvalidDocument(
-            Reason.OUT_OF_RANGE, "the archive must contain exactly one image",
-            place="manifest.json",
-        )  # fmt: skip
+            Reason.OUT_OF_RANGE, "the archive must contain exactly one image", place="manifest.json"
+        )
     manifest = _checked(listed[0], dict, "manifest.json")
     names = _checked(manifest.get("Layers"), list, "manifest.json")
     config = _checked(manifest.get("Config"), str, "manifest.json")

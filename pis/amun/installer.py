@@ -38,7 +38,7 @@ _REASONS = (
         r"|[Bb]uilding source distributions|(?:no|doesn't have a) source distribution"
         r"|was not found in|there (?:is|are) no version",
     ),
-)  # fmt: skip
+)
 _HINTS = {
     "hash-mismatch": "the index serves a file other than the locked one; lock the stack again",
     "index-unreachable": "check that this machine can reach its package index, and run again",

@@ -12,9 +12,7 @@ from tests.services.installation import Installation
 
 PROJECT = "samples/project"
 #: Where the samples were measured.
-WHERE = (
-    "--python", "3.11", "--platform", "manylinux_2_28_x86_64", "--hardware", "fa9f8e70",
-)  # fmt: skip
+WHERE = ("--python", "3.11", "--platform", "manylinux_2_28_x86_64", "--hardware", "fa9f8e70")
 BY_SPEED = ("--type", "performance", *WHERE)
 VERSIONS = ("1.24.4", "1.26.4", "2.0.2", "2.2.6", "2.3.5", "2.4.6")
 

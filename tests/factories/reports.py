@@ -46,9 +46,8 @@ def report_of(advice: Advice, known: ReleaseKnowledge | None = None) -> dict[str
 
 def material_of(advice: Advice) -> AdviceInputs:
     return AdviceInputs(
-        advice.request, advice.snapshot, advice.evidence, known_for(advice),
-        advice.premises,
-    )  # fmt: skip
+        advice.request, advice.snapshot, advice.evidence, known_for(advice), advice.premises
+    )
 
 
 def problems(report: dict[str, Any], advice: Advice) -> list[str]:

@@ -27,9 +27,7 @@ def known(stores: Stores) -> Stores:
 def test_command_with_an_unreachable_index_exits_with_3(stores: Stores, tmp_path: Path) -> None:
     lock = tmp_path / "requirements.txt"
     lock.write_text(f"core==1.0 --hash=sha256:{'0' * 64}\n", encoding="utf-8")
-    done = thoth(
-        stores.settings, "provenance", "--live", "--index", "dead", str(lock), **NOWHERE
-    )  # fmt: skip
+    done = thoth(stores.settings, "provenance", "--live", "--index", "dead", str(lock), **NOWHERE)
     assert done.returncode == 3, done.stderr
 
 
@@ -42,9 +40,7 @@ def test_conflict_is_not_reported_as_proven_if_versions_are_unread(
         for version in ("1.0", "2.0", "3.0", "4.0"):
             index.add_wheel("core", version)
         where = {"PACKAGE_INDEXES": f"pypi={index.url}"}
-        done = thoth(
-            stores.settings, "packages", "add", "core", "--max-versions", "1", **where
-        )  # fmt: skip
+        done = thoth(stores.settings, "packages", "add", "core", "--max-versions", "1", **where)
         assert done.returncode == 0, done.stderr
         done = thoth(stores.settings, "why-not", "core==1.0", *at, "--json", **where)
         assert done.returncode == 3, done.stderr
@@ -58,7 +54,7 @@ def test_conflict_is_not_reported_as_proven_if_versions_are_unread(
         assert json.loads(done.stdout)["unread"] == []
         done = thoth(
             stores.settings, "advise", str(tmp_path), *WHERE, "--older-than", "400d", **where
-        )  # fmt: skip
+        )
         assert done.returncode == 3
         told = " ".join(done.stdout.split())  # lines are wrapped
         assert "nothing is proven: 3 packages and versions were not read;" in told

@@ -264,9 +264,7 @@ class TestFigures:
                 return {queue: figure(client, it) for queue, it in numbers.items()}
 
         attended = asyncio.run(connected())
-        assert attended == {
-            QueueName.PEOPLE: 1, QueueName.BULK: 1, QueueName.INSPECTIONS: 0
-        }  # fmt: skip
+        assert attended == {QueueName.PEOPLE: 1, QueueName.BULK: 1, QueueName.INSPECTIONS: 0}
         # A connection on which nothing was asked for a while is no sign of life.
         monkeypatch.setattr(queue, "ALIVE_S", 0.0)
         assert set(asyncio.run(connected()).values()) == {0}

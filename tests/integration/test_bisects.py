@@ -94,9 +94,9 @@ def test_interrupted_bisect_is_recorded_and_continued_by_a_later_run(stores: Sto
 def test_bisect_continues_without_postgresql(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    settings = Settings.from_env({
-        "THOTH_HOME": str(tmp_path), "DATABASE_URL": "postgresql://nobody@127.0.0.1:9/none",
-    })  # fmt: skip
+    settings = Settings.from_env(
+        {"THOTH_HOME": str(tmp_path), "DATABASE_URL": "postgresql://nobody@127.0.0.1:9/none"}
+    )
     series, states = planted_search()
     for wanted in (True, False):
         recorder = BisectRecorder(settings, bisect_of(series, states[0]), wanted)

@@ -35,9 +35,8 @@ def measured(shared_stores: Stores, tmp_path_factory: pytest.TempPathFactory) ->
         name = f"inspection-matmul-0000000{'abc'[turn]}"
         blas = [{"name": "OpenBLAS", "version": f"0.3.2{turn}", "source": "libopenblas.so"}]
         write_stack(
-            folder, name, rates, {"numpy": version}, turn,
-            bundled={f"numpy=={version}": blas},
-        )  # fmt: skip
+            folder, name, rates, {"numpy": version}, turn, bundled={f"numpy=={version}": blas}
+        )
     done = run_here(ingest, stores.settings, "inspections", str(folder))
     assert done.exit_code == 0, done.stderr
     return stores

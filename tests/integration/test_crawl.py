@@ -161,9 +161,9 @@ def test_crawl_records_an_unreadable_release_and_reads_the_others(
     report = add(at, relational, "app")
     assert report.clean
     found = rows(
-        relational, "SELECT version, state, problem FROM package_versions WHERE name = 'lib'"
-        " ORDER BY version",
-    )  # fmt: skip
+        relational,
+        "SELECT version, state, problem FROM package_versions WHERE name = 'lib' ORDER BY version",
+    )
     assert found == [
         ("0.6", "unparsable", "other_metadata"),
         ("0.7", "unparsable", "invalid_requirement"),
@@ -487,7 +487,7 @@ BUGS: dict[str, tuple[Any, str, Callable[..., bool]]] = {
     "planning": (crawler, "plan", lambda _, page, *_more: page.name == "bad"),
     "reading a release": (crawler, "read_release", lambda _, name, *_more: name == "bad"),
     "storing": (RecordWriter, "add", lambda _, _connection, read: "bad" in _names(read)),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("where", BUGS)

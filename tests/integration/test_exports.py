@@ -170,9 +170,7 @@ def test_exported_advice_equals_the_api_response_except_for_identifiers(
             known = stack["stack_digest"] if stack["stack_digest"] in inspected else None
             names = ("recommendation_type", "status", "result_digest", "created_at")
             values = {name: item[name] for name in names}
-            expected.append(
-                {"advice_digest": digest, **values, **stack, "stack_digest": known}
-            )  # fmt: skip
+            expected.append({"advice_digest": digest, **values, **stack, "stack_digest": known})
     rows = [as_listed(row) for row in rows_of(exported, "advice")]
     assert expected
     assert [{it: row[it] for it in expected[0]} for row in rows] == expected

@@ -45,7 +45,7 @@ def advise(
     """``thoth advise --fetch --json``, and the report that it printed."""
     done = thoth(
         stores.settings, "advise", str(project), *WHERE, "--fetch", "--json", **at(index, **more)
-    )  # fmt: skip
+    )
     assert "Traceback" not in done.stderr
     return done, json.loads(done.stdout)["result"]["report"]
 
@@ -351,9 +351,7 @@ def test_full_disk_below_the_index_cache_is_reported(
     cache = tmp_path / "cache"
     cache.mkdir()
     full = ("bwrap", "--dev-bind", "/", "/", "--size", "4096", "--tmpfs", str(cache))
-    environment = os.environ | variables(
-        stores.settings, **at(index, INDEX_CACHE=str(cache))
-    )  # fmt: skip
+    environment = os.environ | variables(stores.settings, **at(index, INDEX_CACHE=str(cache)))
     done = subprocess.run(
         [*full, THOTH, "advise", str(project), *WHERE, "--fetch", "--json"],
         env=environment, cwd=ROOT, capture_output=True, text=True, check=False,

@@ -174,10 +174,7 @@ def test_database_stall_stops_neither_projection_nor_uploads(
 
     try:
         with service.stores() as opened, pytest.raises(StoreUnavailable) as ended_by:
-            sync(
-                opened.engine, opened.driver, database=opened.database, batch=1,
-                progress=stall,
-            )  # fmt: skip
+            sync(opened.engine, opened.driver, database=opened.database, batch=1, progress=stall)
         proxy.go_on()
 
         def answers() -> bool:

@@ -59,17 +59,13 @@ def test_index_is_not_replaced_by_another_index_of_its_name(
     assert "no configured index" not in done.stdout
     assert (default.paths, private.paths) == ([], [])
     (tmp_path / "Pipfile.lock").unlink()
-    done = thoth(
-        stores.settings, *arguments, "--index-from-project", "-o", str(output), **at
-    )  # fmt: skip
+    done = thoth(stores.settings, *arguments, "--index-from-project", "-o", str(output), **at)
     assert done.returncode == 0, done.stderr
     assert f"reads the project's index pypi at {private.url}" in done.stderr
     written = json.loads(output.read_text("utf-8"))
     assert [it["url"] for it in written["_meta"]["sources"]] == [private.url]
     assert written["default"]["lib"]["version"] == "==2.0"
-    done = thoth(
-        stores.settings, "provenance", str(output), "--live", "--index-from-project", **at
-    )  # fmt: skip
+    done = thoth(stores.settings, "provenance", str(output), "--live", "--index-from-project", **at)
     assert "lib" not in done.stdout, done.stdout
     assert default.paths == []
 

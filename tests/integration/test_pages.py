@@ -516,12 +516,10 @@ def test_vulnerability_page_shows_ranges_releases_and_advisories(browser: FlaskC
     assert document["packages"] == [
         {
             "name": "flask",
-            "ranges": [
-                ">=0, <2.2.5", ">=2.3.0, <2.3.2", ">=0, <2.2.5, >=2.3.0, <2.3.2",
-            ],
+            "ranges": [">=0, <2.2.5", ">=2.3.0, <2.3.2", ">=0, <2.2.5, >=2.3.0, <2.3.2"],
             "versions": ["2.2.4", "2.3.0", "2.3.1"],
         }
-    ]  # fmt: skip
+    ]
     assert document["affected_versions"] == 0
     _page(browser, "/vulnerabilities/CVE-1999-0001", 404)
 

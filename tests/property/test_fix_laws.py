@@ -305,10 +305,8 @@ def test_smallest_fix_without_a_slowdown_equals_exhaustive_search(part: int) -> 
         fine = [
             (costs_of(drawn, universe, versions), *key[1:])
             for key, versions in stacks_by_force(universe)
-            if not guard(
-                drawn.locked, versions, drawn.snapshot, evidence, ENVIRONMENT, HERE
-            ).slower
-        ]  # fmt: skip
+            if not guard(drawn.locked, versions, drawn.snapshot, evidence, ENVIRONMENT, HERE).slower
+        ]
         kinds = {it.kind: it for it in result.fixes}
         best = kinds.get("not_slower", kinds["smallest"])
         assert bool(result.fixes[0].slower) == (len(kinds) > 1) or not fine, seed

@@ -115,12 +115,10 @@ def frames(*more: str) -> Bench:
 
 #: ``frames`` 3 no longer requires ``zone``; 3.2 was never measured.
 FRAMES: Index = {
-    "frames": {
-        "3.2.0": {}, "3.1.1": {}, "3.0.6": {}, "2.2.3": {"requires": ["zone"]},
-    },
+    "frames": {"3.2.0": {}, "3.1.1": {}, "3.0.6": {}, "2.2.3": {"requires": ["zone"]}},
     "zone": {"1": {}},
     "kept": {"1": {"requires": ["zone"]}},
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("requirements", ["frames\n", "frames\nkept\n"])

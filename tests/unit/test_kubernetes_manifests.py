@@ -16,9 +16,7 @@ from tests.services.json_schemas import validate_manifest
 
 Object = dict[str, Any]
 
-_KNOWN = {
-    "apiVersion", "kind", "namespace", "resources", "patches", "labels", "images",
-}  # fmt: skip
+_KNOWN = {"apiVersion", "kind", "namespace", "resources", "patches", "labels", "images"}
 _WITHOUT_NAMESPACE = {"Namespace"}
 
 

@@ -221,9 +221,9 @@ class _Graph:
     def _edges(self, node: Node) -> Iterator[Edge]:
         place, extra = node
         package = self.packages[place]
-        table, key = (package.nested("optional-dependencies"), extra) if extra else (
-            package, "dependencies"
-        )  # fmt: skip
+        table, key = (
+            (package.nested("optional-dependencies"), extra) if extra else (package, "dependencies")
+        )
         for edge in table.each(key):
             yield from self._targets(edge)
 

@@ -100,15 +100,14 @@ _ACCURACIES = (
     (re.compile(r"accuracy=([\d.]+)%"), ("accuracy",), "%", _V05),
     (re.compile(r"mAP=([\d.]+)%"), ("mAP",), "%", _V05),
     (re.compile(r"BLEU:?[ \t]*[=:]?[ \t]*([\d.]+)(?!\d|,\d)"), ("BLEU",), "", _V05),
-    (
-        re.compile(r'"exact_match": ([\d.]+), "f1": ([\d.]+)'),
-        ("exact_match", "f1"), "%", _LATER,
-    ),
+    (re.compile(r'"exact_match": ([\d.]+), "f1": ([\d.]+)'), ("exact_match", "f1"), "%", _LATER),
     (
         re.compile(r"'rouge1': '?([\d.]+)'?, 'rouge2': '?([\d.]+)'?, 'rougeL': '?([\d.]+)"),
-        ("rouge1", "rouge2", "rougeL"), "", _LATER,
+        ("rouge1", "rouge2", "rougeL"),
+        "",
+        _LATER,
     ),
-)  # fmt: skip
+)
 _CONSOLE = re.compile(
     r"^(?:TestScenario\.(\w+)|(Accuracy)) qps=([\d.]+), mean=([\d.]+), (?:time=[\d.]+, )?"
     r"(?:acc=([\d.]+), )?queries=(\d+)\b",

@@ -128,9 +128,8 @@ def measured(name: str, framework: str, more: tuple[str, ...], device: str = "cp
     indicator, *flags = FLAGS[name]
     chosen = ["--framework", framework, "--device", device, "--threads", "1"]
     done = run_script(
-        framework, script_of(indicator), *flags, *chosen, "--min-time", "0.05", *more,
-        device=device,
-    )  # fmt: skip
+        framework, script_of(indicator), *flags, *chosen, "--min-time", "0.05", *more, device=device
+    )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 

@@ -162,9 +162,9 @@ def test_bisect_finds_a_step_between_only_two_releases() -> None:
 DIP_RELEASES = 40
 
 
-def _jobs_at(places: list[int], *, sd: float = 0.02, levels: dict[int, float] | None = None) -> (
-    list[MeasuredRate]
-):  # fmt: skip
+def _jobs_at(
+    places: list[int], *, sd: float = 0.02, levels: dict[int, float] | None = None
+) -> list[MeasuredRate]:
     draw = random.Random(1)
     return [
         MeasuredRate(place, str(number // 2), (levels or {}).get(place, 0.0) + draw.gauss(0, sd))

@@ -106,22 +106,22 @@ UNREAD = replace(UNREAD, packages={
 UPGRADES: dict[str, tuple[Snapshot, Evidence, *tuple[Dependency, ...]]] = {
     "the nearest version without a vulnerability": (known({"web==3": "V-1"}), NOTHING),
     "the old lock has the vulnerability": (known({**RECENT, "web==1": "V-1"}), NOTHING),
-    "the old lock has another vulnerability": (
-        known({**RECENT, "web==1": "V-0"}), NOTHING,
-    ),
+    "the old lock has another vulnerability": (known({**RECENT, "web==1": "V-0"}), NOTHING),
     "a version that needs an older companion": (known(RECENT), NOTHING, Dependency("web", ">=2")),
     "no valid lock": (known(RECENT), NOTHING, Dependency("web", ">=3")),
     "a slow-down, and a version between that was not measured": (
-        snapshot_of(BETWEEN, BETWEEN), SLOWER,
+        snapshot_of(BETWEEN, BETWEEN),
+        SLOWER,
     ),
     "a slow-down, and a version between that is as fast": (
-        snapshot_of(BETWEEN, BETWEEN), tool_levels(v1=0.0, **{"v1.5": 0.001}, v2=-GAIN),
+        snapshot_of(BETWEEN, BETWEEN),
+        tool_levels(v1=0.0, **{"v1.5": 0.001}, v2=-GAIN),
     ),
     "a slower lock": (known(), WHOLE),
     "a slower lock, and the package that makes it slower": (known(), BENCH.evidence()),
     "a slow-down and a vulnerability": (known({"web==3": "V-1"}), SLOWER),
     "requirements that were not read": (UNREAD, NOTHING),
-}  # fmt: skip
+}
 
 
 def test_guard_proposes_locks_that_do_no_harm() -> None:

@@ -197,11 +197,10 @@ def test_wide_interval_needs_more_jobs_and_has_less_value(claims: list[Claim]) -
     middle = claim.observed_pct
     narrow, wide = (
         replace(
-            claim, needs=Need.JOBS,
-            interval_low_pct=middle - half, interval_high_pct=middle + half,
+            claim, needs=Need.JOBS, interval_low_pct=middle - half, interval_high_pct=middle + half
         )
         for half in (2.0, 12.0)
-    )  # fmt: skip
+    )
     (sure,), (unsure,) = (job_values([it], [], {}, {}) for it in (narrow, wide))
     assert sure.jobs < unsure.jobs
     assert sure.value > unsure.value

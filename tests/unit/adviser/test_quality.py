@@ -132,8 +132,7 @@ def test_quality_report_shows_excluded_jobs_with_the_reason() -> None:
 
 
 def test_quality_report_accepts_jobs_without_times_or_repetitions() -> None:
-    jobs = [_job("sha256:64", UNKNOWN_STACK, n, 1e9 + n, seen_at=None)
-            for n in range(3)]  # fmt: skip
+    jobs = [_job("sha256:64", UNKNOWN_STACK, n, 1e9 + n, seen_at=None) for n in range(3)]
     jobs = [JobSamples(it.observation, (), None, None) for it in jobs]
     document = report_document(quality_report(jobs, ["sha256:64"]))
     json.dumps(document, allow_nan=False)

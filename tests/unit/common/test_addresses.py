@@ -26,7 +26,7 @@ from model.redaction import holds_user, without_secrets
         ("a[b]>=1 ; os_name == 'nt'", "a[b]>=1 ; os_name == 'nt'"),
         ("why? see jo@mail.example#1", "why? see jo@mail.example#1"),
     ],
-)  # fmt: skip
+)
 def test_secrets_are_removed_from_urls_and_the_rest_is_unchanged(text: str, public: str) -> None:
     assert without_secrets(text) == public
     assert without_secrets(public) == public

@@ -202,6 +202,4 @@ def test_direct_requirements_are_optimised_in_declared_order_before_others(
             name: "1" if name == older or name in others else "2" for name in index
         }
         assert found.objective == found.bound
-        assert found.objective == (
-            0, *(-9000 * (name == older) for name in direct), -90_000, 0, 0
-        )  # fmt: skip
+        assert found.objective == (0, *(-9000 * (name == older) for name in direct), -90_000, 0, 0)

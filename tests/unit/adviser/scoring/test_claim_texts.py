@@ -33,7 +33,7 @@ INF = math.inf
         ((30, -INF, INF), "30 % faster than 1 (of unknown error)"),
         ((math.nan, -INF, INF), "no jobs to compare ()"),
     ],
-)  # fmt: skip
+)
 def test_effect_is_shown_as_one_number_with_its_interval(
     effect: tuple[float, float, float], text: str
 ) -> None:

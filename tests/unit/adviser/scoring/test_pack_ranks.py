@@ -202,14 +202,10 @@ def test_forged_pack_does_not_change_verdicts_of_own_measurements(kind: str, see
 
 def chosen(*evidence: Evidence) -> str | None:
     """The preferred version of ``fast``, the newest of which is 5."""
-    index = {
-        "fast": {str(n): {"requires": ["rest"]} for n in range(1, 6)}, "rest": {"1": {}},
-    }  # fmt: skip
+    index = {"fast": {str(n): {"requires": ["rest"]} for n in range(1, 6)}, "rest": {"1": {}}}
     own, *packs = evidence
     snapshot = snapshot_of(index, ["fast"])
-    assessment = assess(
-        snapshot, own.with_packs(packs), RecommendationType.BEST, None, PLACE
-    )  # fmt: skip
+    assessment = assess(snapshot, own.with_packs(packs), RecommendationType.BEST, None, PLACE)
     choice = assessment.choices.get("fast")
     return choice and choice.preferred
 

@@ -72,9 +72,8 @@ def test_crawl_follows_an_early_extra_in_releases_read_later() -> None:
 def test_crawl_of_circular_extras_ends() -> None:
     closure = begun(WantedPackage("a", extras=frozenset({"all"})))
     closure.learn(
-        "a", "1",
-        lines("a[all,x] ; extra == 'all'", "b[y] ; extra == 'x'", "a[all] ; extra == 'x'"),
-    )  # fmt: skip
+        "a", "1", lines("a[all,x] ; extra == 'all'", "b[y] ; extra == 'x'", "a[all] ; extra == 'x'")
+    )
     assert names(closure.next_layer()) == ["b"]
     closure.learn("b", "1", lines("b[y] ; extra == 'y'", "a[x] ; extra == 'y'"))
     assert closure.next_layer() == []

@@ -368,9 +368,7 @@ LDCONFIG = shutil.which("ldconfig", path="/sbin:/usr/sbin:/usr/bin")
 @pytest.mark.skipif(LDCONFIG is None, reason="there is no ldconfig")
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="its cache is read for x86-64")
 def test_every_library_in_the_loader_cache_is_found() -> None:
-    text = subprocess.run(
-        [str(LDCONFIG), "-p"], capture_output=True, text=True, check=True
-    ).stdout  # fmt: skip
+    text = subprocess.run([str(LDCONFIG), "-p"], capture_output=True, text=True, check=True).stdout
     cached = set(re.findall(r"(?m)^\s+(\S+) \(libc6,x86-64", text))
     if not cached:
         pytest.skip("the cache is empty")

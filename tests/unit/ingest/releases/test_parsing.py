@@ -35,13 +35,14 @@ IN_9_DAYS = (datetime.now(UTC) + timedelta(days=9)).isoformat()
 RELEASES = {
     "a release": release_document(),
     "names, versions and extras in other spellings": release_document(
-        "Keras_Preprocessing", "1.1.02", ['NumPy (>=1.9.1) ; extra == "Image.Ops"'],
-        provides_extra=["Image.Ops", "image-ops"], index="pypi-org",
+        "Keras_Preprocessing",
+        "1.1.02",
+        ['NumPy (>=1.9.1) ; extra == "Image.Ops"'],
+        provides_extra=["Image.Ops", "image-ops"],
+        index="pypi-org",
     ),
     "another index": release_document(index="builds"),
-    "the URL of an index": release_document(
-        index="https://user:secret@builds.example/cpu/simple/"
-    ),
+    "the URL of an index": release_document(index="https://user:secret@builds.example/cpu/simple/"),
     "no requirements are known": release_document(requires=None),
     "dynamic metadata": release_document(requires=None, problem="dynamic_metadata"),
     "broken metadata": release_document(requires=None, problem="broken_metadata"),
@@ -49,9 +50,7 @@ RELEASES = {
     "an invalid version without requirements": release_document(
         version="2004b-final", requires=None
     ),
-    "an invalid requirement": release_document(
-        requires=["click", "ipython doctest plugin==0.1"]
-    ),
+    "an invalid requirement": release_document(requires=["click", "ipython doctest plugin==0.1"]),
     "an invalid Requires-Python": release_document(requires_python=">=3.x"),
     "the first upload of its files": uploaded(3, 2, upload_time=None),
     "an upload of its own": uploaded(3, 2),
@@ -60,7 +59,7 @@ RELEASES = {
         files=[wheel_of("flask", "3.0.0", upload_time=IN_9_DAYS), sdist_of("flask", "3.0.0")],
     ),
     "a backslash that is escaped": release_document(license="a\\u0000b"),
-}  # fmt: skip
+}
 
 
 def test_release_document_gives_requirements_files_and_state() -> None:
@@ -202,7 +201,7 @@ SHA = "a" * 64
         ({"files": [{"filename": "a"}] * 10_001}, Reason.OUT_OF_RANGE, "$.files"),
         ({"files_complete": "yes"}, Reason.WRONG_TYPE, "$.files_complete"),
     ],
-)  # fmt: skip
+)
 def test_invalid_release_document_is_refused_with_its_field(
     changes: Record, reason: Reason, field: str
 ) -> None:

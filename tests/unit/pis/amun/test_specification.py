@@ -126,7 +126,7 @@ def test_all_problems_of_a_specification_are_reported_together() -> None:
         ({"environment": [{"name": "LD_PRELOAD", "value": "x"}]}, "environment[0].name"),
         ({"environment": [{"name": "OMP_TOOL_LIBRARIES", "value": "/x"}]}, "environment[0].value"),
     ],
-)  # fmt: skip
+)
 def test_specification_cannot_inject_code_into_an_indicator(
     fields: dict[str, Any], field: str
 ) -> None:
@@ -211,7 +211,7 @@ def test_credentials_in_urls_of_a_specification_are_not_written() -> None:
             ["python.requirements_txt"],
         ),
     ],
-)  # fmt: skip
+)
 def test_invalid_specification_is_refused_without_repeating_its_text(
     value: Any, fields: list[str]
 ) -> None:
