@@ -6,7 +6,7 @@ from sqlalchemy import Engine
 
 from adviser.changes import new_entries
 from graph.record.changes import add_changes, all_changes, change_looks, lock_changes
-from graph.record.evidence import measured_evidence
+from graph.record.evidence import EvidenceReader
 from graph.record.loop import reference_stacks
 from model.changes import PerformanceChange
 
@@ -21,7 +21,7 @@ def record_changes(engine: Engine) -> tuple[PerformanceChange, ...]:
     """
     with engine.begin() as connection:
         lock_changes(connection)
-        evidence = measured_evidence(connection, datetime.now(UTC))
+        evidence = EvidenceReader(datetime.now(UTC)).all_measured(connection)
         known, looks = all_changes(connection), change_looks(connection)
         update = new_entries(evidence, known, looks, reference_stacks(connection))
         add_changes(connection, update.entries, update.looks)

@@ -6,7 +6,7 @@ turn, deepest first; if the rest still contradicts itself, the fact is dropped. 
 minimal. One thread and one seed make the result the same in every run.
 
 Most contradictions are near the request. So narrowing the versions of required packages comes first
-(:func:`near_conflict`), and then only the requirements of the nearest packages
+(:class:`_Narrowing`), and then only the requirements of the nearest packages
 count. Leaving out facts adds no contradictions, so a contradiction that is found this way is real.
 """
 
@@ -292,7 +292,7 @@ def conflict_of(universe: Universe, budget: Budget) -> Conflict:
     """
     clock = SearchClock(budget)
     try:
-        near = near_conflict(universe, clock)
+        near = _Narrowing(universe, clock).conflict()
         smallest = None if near is None else _smallest_near(universe, near, clock)
         if smallest is not None:
             return described_conflict(universe, *smallest)
@@ -428,14 +428,6 @@ class _Domain:
     expanded: int | None = None
 
 
-def near_conflict(universe: Universe, clock: SearchClock) -> NearConflict | None:
-    """The first conflict that narrowing finds; ``None`` if it finds none.
-
-    :raises OutOfTime: if the time limit is reached
-    """
-    return _Narrowing(universe, clock).conflict()
-
-
 class _Narrowing:
     """Narrows the versions that each required package can have.
 
@@ -456,6 +448,10 @@ class _Narrowing:
         self._members: dict[tuple[str, str], frozenset[int]] = {}
 
     def conflict(self) -> NearConflict | None:
+        """The first conflict that narrowing finds.
+
+        :raises OutOfTime: if the time limit is reached
+        """
         for position, root in enumerate(self._roots):
             if not self._can_narrow(root):
                 continue

@@ -82,14 +82,6 @@ def evidence_for(
     return reader.evidence(connection, snapshot, with_excluded=with_excluded)
 
 
-def measured_evidence(connection: Connection, now: datetime) -> Evidence:
-    """All comparable measurements of known stacks, with their hardware; nothing else.
-
-    :param now: as for :func:`evidence_for`
-    """
-    return EvidenceReader(now).all_measured(connection)
-
-
 class EvidenceReader:
     """Reads the evidence for a growing snapshot, and reads nothing twice.
 
@@ -152,7 +144,7 @@ class EvidenceReader:
         return evidence
 
     def all_measured(self, connection: Connection) -> Evidence:
-        """The measurements of every inspected stack."""
+        """All comparable measurements of inspected stacks, with their hardware; nothing else."""
         return self._measured(connection, _stacks(connection, None))
 
     def _stacks_with(

@@ -228,7 +228,8 @@ def merge_delivery(
     )
     files, gone, added = _files(known, release, rank, ranks.files, findings)
     values |= {"files": files, "gone": gone, "added": added}
-    after = replace(known, **values, as_of=_later(known.as_of, as_of), ranks=ranks)
+    latest = max(filter(None, (known.as_of, as_of)), default=None)
+    after = replace(known, **values, as_of=latest, ranks=ranks)
     _note_changes(known, after, findings)
     return after
 
@@ -236,10 +237,6 @@ def merge_delivery(
 def part_of(release: Release, part: str) -> dict[str, Any]:
     """The fields of a part of :data:`PARTS`."""
     return {name: getattr(release, name) for name in PARTS[part]}
-
-
-def _later(one: datetime | None, other: datetime | None) -> datetime | None:
-    return max((it for it in (one, other) if it is not None), default=None)
 
 
 _UNKNOWN, _BY_SOLVER, _BY_INDEX = "1", "2", "3"

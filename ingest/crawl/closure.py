@@ -128,7 +128,6 @@ class FollowedPackage:
     """
 
     name: str
-    depth: int
     specifiers: set[str] = field(default_factory=set)
     extras: set[str] = field(default_factory=set)
     fresh: set[str] = field(default_factory=set)
@@ -149,7 +148,6 @@ class RequirementClosure:
         self.left_out: set[str] = set()
         self._max_packages = max_packages
         self._waiting: dict[str, list[WantedPackage]] = {}
-        self._depth = 0
 
     def want(self, wanted: Iterable[WantedPackage]) -> None:
         """Add packages; new packages and new specifiers are part of the next layer."""
@@ -180,8 +178,7 @@ class RequirementClosure:
         self.left_out.update(names[room:])
         waiting, self._waiting = self._waiting, {}
         for name in names[:room]:
-            self.followed[name] = FollowedPackage(name, self._depth)
-        self._depth += 1
+            self.followed[name] = FollowedPackage(name)
         self.want(it for name in names[:room] for it in waiting[name])
         return [self.followed[name] for name in sorted(self.followed) if self.followed[name].fresh]
 
@@ -244,10 +241,6 @@ class CrawlRequest:
     own_bounds: Mapping[str, CrawlBounds] = field(default_factory=dict)
     max_age_s: float | None = None
     again: bool = False
-
-    def follows_known(self, name: str) -> bool:
-        """Whether all known releases of a package are followed."""
-        return name in self.known
 
     def bounds_of(self, name: str) -> CrawlBounds | None:
         """Return the bounds of a package; ``None`` to read only new releases."""

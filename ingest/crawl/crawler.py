@@ -371,7 +371,7 @@ class _Crawler:
                 return
             needs = ProjectNeeds(
                 self._request.bounds_of(package.name), fresh, frozenset(),
-                self._request.follows_known(package.name), self._request.again,
+                package.name in self._request.known, self._request.again,
             ) if seen is None else ProjectNeeds(None, fresh, seen.selected)  # fmt: skip
             prepared = await self._plan_for(page, needs)
             if prepared is None:
