@@ -1,8 +1,6 @@
 """What clients of our own resources send: inspections, requests for advice and packages, Cypher."""
 
-import io
 import json
-import tarfile
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -18,6 +16,7 @@ from graph.record.access import Scope, latest_writes
 from ingest.inspections.pipeline import ingest_inspections
 from ingest.sources.source_items import SourceLimits
 from pis.catalogue import INDICATORS
+from tests.factories.archives import tar_of
 from tests.factories.documents import document_2020_02
 from tests.factories.releases import release
 from tests.requirements import needs
@@ -204,7 +203,7 @@ def test_uploaded_archive_is_ingested_once(client: FlaskClient, known: Stores) -
 
 
 def test_documents_in_an_uploaded_archive_that_are_refused_are_listed(client: FlaskClient) -> None:
-    upload = {"data": tar_of("broken.json", b"{[}"), "content_type": "application/gzip"}
+    upload = {"data": tar_of({"broken.json": b"{[}"}), "content_type": "application/gzip"}
     result = result_of(client, done(client, "/api/v2/inspections", **upload))
     assert result["quarantined"] == 1
     assert [it["place"] for it in result["refusals"]] == ["broken.json"]
@@ -227,22 +226,13 @@ def test_invalid_documents_are_refused_and_nothing_is_stored(
     assert {**row_counts(known.engine), "tokens": before["tokens"]} == before
 
 
-def tar_of(name: str, data: bytes) -> bytes:
-    out = io.BytesIO()
-    with tarfile.open(fileobj=out, mode="w:gz") as archive:
-        info = tarfile.TarInfo(name)
-        info.size = len(data)
-        archive.addfile(info, io.BytesIO(data))
-    return out.getvalue()
-
-
 def test_refused_upload_fails_with_its_reason(client: FlaskClient, known: Stores) -> None:
     uploads = (
         (b"no archive", "application/zip", "archive_broken"),
         (SAMPLES.read_bytes()[:1000], "application/gzip", "archive_broken"),
-        (tar_of("../../etc/x.json", b"{}"), "application/gzip", "archive_path: ../../etc/x.json"),
-        (tar_of("a.json", b"\0" * 20_000_000), "application/gzip", "archive_bomb"),
-        (tar_of("notes.md", b"words"), "application/gzip", "empty_folder"),
+        (tar_of({"../../etc/x.json": b"{}"}), "application/gzip", "archive_path: ../../etc/x.json"),
+        (tar_of({"a.json": b"\0" * 20_000_000}), "application/gzip", "archive_bomb"),
+        (tar_of({"notes.md": b"words"}), "application/gzip", "empty_folder"),
         (b"[" + b" " * 1024**2, "application/json", "truncated_json"),
     )
     sent = [

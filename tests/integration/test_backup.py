@@ -41,6 +41,7 @@ from graph.record.freshness import BACKUP, set_sources, source_successes
 from graph.record.postgresql_helpers import AdvisoryLock, session_lock
 from model.errors import InvalidArgument
 from model.json_documents import digest, digest_bytes
+from tests.factories.archives import tar_of
 from tests.factories.inspections import inspection_files, specification_document, stack_jobs
 from tests.services.commands import row_counts, run_here, thoth
 from tests.services.databases import new_database
@@ -165,13 +166,7 @@ def upload(number: int) -> bytes:
     files = inspection_files(jobs, specification)
     if number % 2:
         files["build/log"] = os.urandom(INLINE_LIMIT_BYTES).hex().encode() * 2
-    out = io.BytesIO()
-    with tarfile.open(fileobj=out, mode="w:gz") as archive:
-        for path, data in files.items():
-            member = tarfile.TarInfo(f"{name}/{path}")
-            member.size = len(data)
-            archive.addfile(member, io.BytesIO(data))
-    return out.getvalue()
+    return tar_of({f"{name}/{path}": data for path, data in files.items()})
 
 
 def accept(client: httpx.Client, number: int) -> str:

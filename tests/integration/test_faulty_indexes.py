@@ -16,9 +16,10 @@ from common.index.cache import IndexCache
 from common.index.configuration import index_of
 from common.settings import Settings
 from graph.engine import Stores
+from tests.factories.archives import tar_of, zip_of
 from tests.requirements import needs
 from tests.services.commands import ROOT, THOTH, WHERE, row_counts, thoth, variables
-from tests.services.index import JSON, Answer, Index, dripping, silent, status, tar_of, zip_of
+from tests.services.index import JSON, Answer, Index, dripping, silent, status
 from tests.services.waiting import wait_until
 
 pytestmark = pytest.mark.faults

@@ -15,10 +15,10 @@ from graph.embedded.start_stop import EmbeddedStores
 from graph.engine import Stores
 from graph.record.access import Scope
 from model.errors import ServiceFailed
+from tests.factories.archives import zip_of
 from tests.factories.inspections import inspection_files
 from tests.services.commands import ROOT, thoth
 from tests.services.disks import fill, mounted, mounted_disk
-from tests.services.index import zip_of
 from tests.services.jobs import client_of, run_jobs
 from tests.services.waiting import wait_until
 

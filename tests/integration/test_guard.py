@@ -1,7 +1,6 @@
 """``thoth guard`` as a pipeline runs it: three outcomes, and what is missing."""
 
 import json
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -32,6 +31,7 @@ from tests.factories.releases import release
 from tests.services.commands import thoth
 from tests.services.index import package_index
 from tests.services.projection import measure
+from tests.services.web import serve
 
 WHERE = ("--python", "3.11", "--platform", "manylinux_2_28_x86_64")
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -156,11 +156,8 @@ def test_equal_locks_do_no_harm(measured: Stores, locks: tuple[str, str]) -> Non
 @contextmanager
 def over_http(app: WSGIApplication) -> Iterator[str]:
     server = make_server("127.0.0.1", 0, app, threaded=True)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    thread.join()
+    with serve(server):
+        yield f"http://127.0.0.1:{server.server_port}"
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ import re
 import shutil
 import subprocess
 import sys
-import threading
 import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,6 +23,7 @@ from graph.engine import Stores
 from tests.requirements import needs
 from tests.services.commands import ROOT, THOTH, WHERE, variables
 from tests.services.projection import measure
+from tests.services.web import Quiet, answer, serve
 
 TOKEN = "secret-token-of-a-test"
 #: The paths of lists and of single comments.
@@ -92,7 +92,7 @@ class CodeHost:
 def code_host() -> Iterator[CodeHost]:
     """A code host on a free port of this machine, which knows :data:`TOKEN`."""
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(Quiet, BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             sent = self.rfile.read(int(self.headers.get("Content-Length", 0)))
             host.requests.append((self.command, self.path))
@@ -102,27 +102,14 @@ def code_host() -> Iterator[CodeHost]:
             status, document = (
                 host.answer(self.command, self.path, body) if given in known else (401, None)
             )
-            data = b"" if document is None else json.dumps(document).encode()
-            self.send_response(status)
-            if status != 204:
-                self.send_header("Content-Length", str(len(data)))
-            self.end_headers()
-            self.wfile.write(data)
+            answer(self, status, b"" if document is None else json.dumps(document).encode())
 
         do_POST = do_PATCH = do_PUT = do_DELETE = do_GET  # noqa: N815
 
-        def log_message(self, *_: Any) -> None:
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        host = CodeHost(f"http://127.0.0.1:{server.server_address[1]}")
-        thread = threading.Thread(target=server.serve_forever, daemon=True)
-        thread.start()
-        try:
-            yield host
-        finally:
-            server.shutdown()
-            thread.join()
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    host = CodeHost(f"http://127.0.0.1:{server.server_port}")
+    with serve(server):
+        yield host
 
 
 CI = ROOT / "deploy" / "ci"

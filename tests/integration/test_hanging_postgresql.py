@@ -20,9 +20,9 @@ from graph.projection import lag, sync
 from graph.projection.outbox import only_projector
 from graph.record.access import Scope, create_token
 from model.errors import StoreUnavailable
+from tests.factories.archives import zip_of
 from tests.factories.inspections import inspection_files, stack_jobs
 from tests.factories.rows import inspection_rows, store
-from tests.services.index import zip_of
 from tests.services.jobs import client_of as uploading_client
 from tests.services.jobs import ended, jobs_in, run_jobs
 from tests.services.proxy import Proxy, proxy_to

@@ -3,7 +3,6 @@
 import json
 import os
 import random
-import zipfile
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from ingest.inspections.pipeline import ingest_inspections
 from ingest.sources.source_items import SourceLimits
 from model.errors import Reason
 from model.measurements.inspection import Outcome
+from tests.factories.archives import zip_of
 from tests.factories.documents import (
     GENERATIONS,
     directory_files,
@@ -206,20 +206,14 @@ def test_each_bad_document_is_quarantined_and_others_are_ingested(
     assert {it["source"] for it in quarantined(stores.settings)} == {str(tmp_path)}
 
 
-def packed(path: Path, files: dict[str, bytes]) -> None:
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, data in files.items():
-            archive.writestr(name, data)
-
-
 def test_each_bad_file_folder_and_archive_is_quarantined(stores: Stores, tmp_path: Path) -> None:
     tree, empty, closed = tmp_path / "tree", tmp_path / "empty", tmp_path / "closed"
     write(tree, {"good.json": GOOD, "cut.zip": b"PK\x03\x04 and no more"})
     with (tree / "large.json").open("wb") as large:
         large.truncate(200 * 2**20)  # of holes: it takes no room
     (tree / "gone.json").symlink_to(tree / "nowhere.json")
-    packed(tree / "bomb.zip", {"zeros.json": bytes(32 * 2**20)})
-    packed(tree / "leaving.zip", {"../../evil.json": GOOD, "inside.json": GOOD})
+    (tree / "bomb.zip").write_bytes(zip_of({"zeros.json": bytes(32 * 2**20)}))
+    (tree / "leaving.zip").write_bytes(zip_of({"../../evil.json": GOOD, "inside.json": GOOD}))
     write(empty, {"notes.txt": b"?"})
     write(tree.with_name("foreign"), {"summary.txt": b"MLPerf Results Summary\n"})
     write(closed, {"secret.json": GOOD})

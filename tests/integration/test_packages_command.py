@@ -1,7 +1,6 @@
 """``thoth packages`` as a person runs it, on a local index, into both stores."""
 
 import hashlib
-import io
 import os
 import shutil
 import signal
@@ -19,6 +18,7 @@ from sqlalchemy import Engine, text
 from common.settings import Settings
 from graph.engine import Stores
 from graph.record.indexes import with_suggestions
+from tests.factories.archives import zip_of
 from tests.services.commands import ROOT, THOTH, row_counts, thoth, thoth_json, variables
 from tests.services.index import Index, package_index
 from tests.services.ports import closed_port
@@ -148,13 +148,9 @@ def test_releases_are_found_by_import_names(stores: Stores, index: Index) -> Non
 
 def wheel(name: str, *modules: str) -> bytes:
     """A wheel with these modules."""
-    packed = io.BytesIO()
-    with zipfile.ZipFile(packed, "w") as archive:
-        for path in modules:
-            archive.writestr(path, "")
-        head = f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n"
-        archive.writestr(f"{name}-1.0.dist-info/METADATA", head)
-    return packed.getvalue()
+    head = f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n"
+    members = {**dict.fromkeys(modules, ""), f"{name}-1.0.dist-info/METADATA": head}
+    return zip_of(members, zipfile.ZIP_STORED)
 
 
 def test_packages_commands_report_an_unknown_package(settings: Settings) -> None:

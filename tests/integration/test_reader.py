@@ -2,8 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
-from http.server import BaseHTTPRequestHandler, HTTPServer
-from threading import Event, Thread
+from threading import Event
 from typing import Any
 
 import neo4j
@@ -16,6 +15,7 @@ from graph.analyst_queries import Cut, QueryResult, open_reader, run_query
 from graph.engine import graph_database, graph_url
 from model.errors import InvalidSettings, QueryRefused
 from tests.services.waiting import DEADLINE_S, wait_until
+from tests.services.web import site
 
 #: Far above the size of any answer but those that test the limit.
 BYTES = 10_000_000
@@ -109,21 +109,9 @@ ENDLESS = "UNWIND range(1, 100000) AS a UNWIND range(1, 100000) AS b RETURN a, b
 @pytest.fixture
 def address() -> Iterator[str]:
     """Of a web server that fails the test when it is asked for anything."""
-    asked: list[str] = []
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            asked.append(self.path)
-            self.send_error(404)
-
-        def log_message(self, *args: object) -> None:
-            """Nothing."""
-
-    with HTTPServer(("127.0.0.1", 0), Handler) as server:
-        Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}/numbers.csv"
-        server.shutdown()
-    assert not asked
+    with site() as server:
+        yield f"{server.url}/numbers.csv"
+    assert not server.seen
 
 
 class Analyst:

@@ -1,7 +1,5 @@
 """Inspections in an object store, over the real S3 protocol."""
 
-import io
-import tarfile
 from collections.abc import Iterator
 
 import pytest
@@ -12,6 +10,7 @@ from ingest.sources.reader import documents_of
 from ingest.sources.source_items import RawDocument, RefusedDocument, SourceLimits
 from model.errors import Reason
 from model.measurements.inspection import InspectionDocument
+from tests.factories.archives import tar_of
 from tests.factories.documents import directory_files, document_2020_02, encoded
 from tests.services.object_store import object_store
 
@@ -24,13 +23,7 @@ def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[s3fs.S3FileSystem]:
 
 
 def archive() -> bytes:
-    packed = io.BytesIO()
-    with tarfile.open(fileobj=packed, mode="w:gz") as tar:
-        for name, data in directory_files().items():
-            info = tarfile.TarInfo(f"inspection-packed/{name}")
-            info.size = len(data)
-            tar.addfile(info, io.BytesIO(data))
-    return packed.getvalue()
+    return tar_of({f"inspection-packed/{it}": data for it, data in directory_files().items()})
 
 
 def test_object_store_prefix_is_read_like_a_folder(bucket: s3fs.S3FileSystem) -> None:

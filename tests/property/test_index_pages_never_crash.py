@@ -2,7 +2,6 @@
 
 import asyncio
 import hashlib
-import io
 import zipfile
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -29,6 +28,7 @@ from common.index.release_metadata import fetch_metadata
 from model.errors import IndexProblem
 from model.packages.project_pages import IndexFile, spelling
 from tests.effort import examples
+from tests.factories.archives import zip_of
 from tests.factories.changed_documents import Path, json_values, replaced
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -156,12 +156,9 @@ def test_version_keys_are_equal_exactly_for_equal_versions(one: str, other: str)
 
 
 def wheel() -> bytes:
-    packed = io.BytesIO()
-    with zipfile.ZipFile(packed, "w") as archive:
-        for number in range(1_500):
-            archive.writestr(f"parrot/{number:05}.txt", b"")
-        archive.writestr("parrot-1.0.dist-info/METADATA", b"Name: parrot\n")
-    return packed.getvalue()
+    members = dict.fromkeys((f"parrot/{number:05}.txt" for number in range(1_500)), "")
+    members["parrot-1.0.dist-info/METADATA"] = "Name: parrot\n"
+    return zip_of(members, zipfile.ZIP_STORED)
 
 
 DATA = wheel()

@@ -6,7 +6,6 @@ import hashlib
 import io
 import json
 import re
-import tarfile
 import threading
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
@@ -14,6 +13,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+
+from tests.factories.archives import tar_of
+from tests.services.web import Quiet, answer, serve
 
 USER, PASSWORD = "reader", "hidden-word"
 _AUTHORIZATION = "Basic " + base64.b64encode(f"{USER}:{PASSWORD}".encode()).decode()
@@ -98,17 +100,10 @@ class Index:
         :param more: content of further files by path
         """
         head = f"Metadata-Version: 2.2\nName: {name}\nVersion: {version}\nDynamic: Requires-Dist\n"
-        packed = io.BytesIO()
-        with tarfile.open(fileobj=packed, mode="w:gz") as archive:
-            for path, content in {
-                "setup.py": setup,
-                "PKG-INFO": head if information is None else information,
-                **(more or {}),
-            }.items():
-                member = tarfile.TarInfo(f"{name}-{version}/{path}")
-                member.size = len(content)
-                archive.addfile(member, io.BytesIO(content.encode()))
-        return self.add_file(name, f"{name}-{version}.tar.gz", packed.getvalue())
+        information = head if information is None else information
+        files = {"setup.py": setup, "PKG-INFO": information, **(more or {})}
+        packed = tar_of({f"{name}-{version}/{path}": text for path, text in files.items()})
+        return self.add_file(name, f"{name}-{version}.tar.gz", packed)
 
     def add_file(self, name: str, file: str, data: bytes, **facts: Any) -> str:
         """Serve any file; its hash. ``facts`` are further keys of its entry."""
@@ -164,16 +159,7 @@ class Index:
 
 def status(code: int, body: bytes = b"", **headers: str) -> Answer:
     """An answer with this status; underscores in names of headers stand for dashes."""
-
-    def answer(handler: BaseHTTPRequestHandler) -> None:
-        handler.send_response(code)
-        all_headers = {"Content_Length": str(len(body))} | headers
-        for name, value in all_headers.items():
-            handler.send_header(name.replace("_", "-"), value)
-        handler.end_headers()
-        handler.wfile.write(body)
-
-    return answer
+    return lambda handler: answer(handler, code, body, **headers)
 
 
 def raw(data: bytes) -> Answer:
@@ -204,29 +190,6 @@ def dripping(handler: BaseHTTPRequestHandler) -> None:
         handler.wfile.write(b" ")
 
 
-def zip_of(members: dict[str, str | bytes]) -> bytes:
-    """A zip archive with these members, compressed."""
-    packed = io.BytesIO()
-    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
-        for path, content in members.items():
-            archive.writestr(path, content)
-    return packed.getvalue()
-
-
-def tar_of(members: dict[str, str | bytes | None]) -> bytes:
-    """A tar archive with these members, compressed; ``None`` is a link to ``/etc/passwd``."""
-    packed = io.BytesIO()
-    with tarfile.open(fileobj=packed, mode="w:gz") as archive:
-        for path, content in members.items():
-            member = tarfile.TarInfo(path)
-            if content is None:
-                member.type, member.linkname = tarfile.SYMTYPE, "/etc/passwd"
-            data = content.encode() if isinstance(content, str) else content or b""
-            member.size = len(data)
-            archive.addfile(member, io.BytesIO(data))
-    return packed.getvalue()
-
-
 @contextmanager
 def package_index(**behaviour: Any) -> Iterator[Index]:
     """An empty index that answers whoever knows the password, or as ``behaviour`` says."""
@@ -238,15 +201,11 @@ def package_index(**behaviour: Any) -> Iterator[Index]:
 
     server = _at_new_port(Handler)
     index.port = server.server_port
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-    thread.start()
-    try:
-        yield index
-    finally:
-        index.closing.set()
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    with serve(server):
+        try:
+            yield index
+        finally:
+            index.closing.set()
 
 
 #: Ports of the indexes of this process. Caches know indexes by their addresses, and some outlive
@@ -262,7 +221,7 @@ def _at_new_port(handler: type[BaseHTTPRequestHandler]) -> ThreadingHTTPServer:
     return server
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(Quiet, BaseHTTPRequestHandler):
     served: Index
     #: A client that ends a test with an open connection does not keep its thread.
     timeout = 5
@@ -302,6 +261,3 @@ class _Handler(BaseHTTPRequestHandler):
             return status(416, Content_Range=f"bytes */{len(data)}")(self)
         headers["Content_Range"] = f"bytes {start}-{end}/{len(data)}"
         return status(206, data[start : end + 1], **headers)(self)
-
-    def log_message(self, format: str, *args: object) -> None:
-        """Tests are quiet."""

@@ -3,7 +3,6 @@
 import base64
 import json
 import ssl
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -12,6 +11,7 @@ from typing import Any
 
 from api.server.certificates import Certificate
 from common.settings import Settings
+from tests.services.web import Quiet, serve
 
 KEY = bytes(range(32))
 SECRET = "whsec_" + base64.b64encode(KEY).decode()
@@ -69,7 +69,7 @@ class Receiver:
         return [it.notice_id for it in self.received if 200 <= it.status < 300]
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(Quiet, BaseHTTPRequestHandler):
     receiver: Receiver
 
     def do_POST(self) -> None:
@@ -92,9 +92,6 @@ class _Handler(BaseHTTPRequestHandler):
         self.receiver.received.append(Received(self.path, {}, b"", 405))
         self.send_error(405)
 
-    def log_message(self, format: str, *args: object) -> None:
-        """Tests print nothing."""
-
 
 @contextmanager
 def receiver(port: int = 0, certificate: Certificate | None = None) -> Iterator[Receiver]:
@@ -104,18 +101,11 @@ def receiver(port: int = 0, certificate: Certificate | None = None) -> Iterator[
         pass
 
     server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
-    server.daemon_threads = True
     scheme = "http"
     if certificate is not None:
         scheme, context = "https", ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(certificate.path, certificate.key_path)
         server.socket = context.wrap_socket(server.socket, server_side=True)
     Handler.receiver = Receiver(f"{scheme}://127.0.0.1:{server.server_port}", server.server_port)
-    thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
-    thread.start()
-    try:
+    with serve(server):
         yield Handler.receiver
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()

@@ -1,4 +1,4 @@
-"""A web server of our own on a free port: one body a path, with validators, or what a test says."""
+"""Web servers of our own; :func:`site` serves one body a path, with validators."""
 
 import hashlib
 import threading
@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from socketserver import BaseServer
 
 
 @dataclass(slots=True)
@@ -22,7 +23,13 @@ class Site:
     seen: list[tuple[str, dict[str, str]]] = field(default_factory=list)
 
 
-class _Handler(BaseHTTPRequestHandler):
+class Quiet:
+    """A handler that prints nothing."""
+
+    def log_message(self, format: str, *args: object) -> None: ...
+
+
+class _Handler(Quiet, BaseHTTPRequestHandler):
     site: Site
 
     def do_GET(self) -> None:
@@ -44,9 +51,6 @@ class _Handler(BaseHTTPRequestHandler):
         else:
             answer(self, 200, body, ETag=etag)
 
-    def log_message(self, format: str, *args: object) -> None:
-        """Tests print nothing."""
-
 
 def answer(handler: BaseHTTPRequestHandler, status: int, body: bytes = b"", **headers: str) -> None:
     """A whole answer; ``Content_Length`` and the like become headers."""
@@ -59,6 +63,19 @@ def answer(handler: BaseHTTPRequestHandler, status: int, body: bytes = b"", **he
 
 
 @contextmanager
+def serve(server: BaseServer) -> Iterator[None]:
+    """Run a server in a thread within the block."""
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+@contextmanager
 def site() -> Iterator[Site]:
     """A server that runs within the block."""
 
@@ -66,13 +83,6 @@ def site() -> Iterator[Site]:
         pass
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
     Handler.site = Site(f"http://127.0.0.1:{server.server_port}")
-    thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
-    thread.start()
-    try:
+    with serve(server):
         yield Handler.site
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()

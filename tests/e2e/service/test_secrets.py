@@ -1,14 +1,13 @@
 """What clients send and must not get out: in no log, no answer, no row, no body and no node."""
 
-import io
 import json
-import zipfile
 from typing import Any
 
 import httpx
 from pypi_simple import PYPI_SIMPLE_ENDPOINT
 
 from graph.engine import open_stores
+from tests.factories.archives import zip_of
 from tests.services.served import Served
 from tests.services.stored_texts import stored_texts
 from tests.services.waiting import wait_until
@@ -29,14 +28,6 @@ LOCK = {
 }
 NOTE = {"type": "INFO", "message": f"of {THEIRS}", "link": ""}
 TERMINAL = {"succeeded", "failed", "error"}
-
-
-def archive(**members: bytes) -> bytes:
-    packed = io.BytesIO()
-    with zipfile.ZipFile(packed, "w") as into:
-        for name, body in members.items():
-            into.writestr(f"{name}.json", body)
-    return packed.getvalue()
 
 
 def stack(pipfile: str = PIPFILE, **more: Any) -> dict[str, Any]:
@@ -71,7 +62,7 @@ KEPT: list[tuple[str, dict[str, Any]]] = [
     ("/amun/api/v1/inspect",
      {"json": {"script": _SCRIPT, "environment": [{"name": "WHERE", "value": SECRET}]}}),
     ("/api/v2/inspections",
-     {"content": archive(a=json.dumps({"at": THEIRS}).encode(), b=SECRET.encode()),
+     {"content": zip_of({"a.json": json.dumps({"at": THEIRS}), "b.json": SECRET}),
       "headers": {"Content-Type": "application/zip"}}),
 ]  # fmt: skip
 #: What is wrong in a way that is told; the words for it may be logged.

@@ -20,6 +20,7 @@ from common.index.client import IndexClient
 from common.settings import Settings
 from model.errors import IndexFault, IndexProblem
 from model.packages.import_names import ImportNames, ImportSource
+from tests.factories.archives import zip_of
 from tests.services.index import JSON, Index, status
 from tests.services.index_client import LIMITS, ask, metadata_of, only_file, page
 from tests.services.waiting import wait_until
@@ -90,12 +91,9 @@ def test_wheel_metadata_far_from_the_end_is_read_with_a_second_request(
 
 
 def wheel_of_many_files() -> bytes:
-    packed = io.BytesIO()
-    with zipfile.ZipFile(packed, "w") as archive:
-        for number in range(3000):
-            archive.writestr(f"parrot/{number:05}.txt", b"")
-        archive.writestr("parrot-1.0.dist-info/METADATA", b"Name: parrot\n")
-    return packed.getvalue()
+    members = dict.fromkeys((f"parrot/{number:05}.txt" for number in range(3000)), "")
+    members["parrot-1.0.dist-info/METADATA"] = "Name: parrot\n"
+    return zip_of(members, zipfile.ZIP_STORED)
 
 
 def test_metadata_of_a_wheel_with_many_files_is_read_from_its_end(

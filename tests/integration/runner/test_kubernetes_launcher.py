@@ -2,7 +2,6 @@
 
 import json
 import re
-import threading
 from collections.abc import Iterator
 from hashlib import sha256
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -22,6 +21,7 @@ from pis.amun.launchers.images import PYTHON, BuiltImage
 from pis.amun.launchers.kubernetes import KubernetesLauncher, KubernetesUnavailable, push
 from pis.amun.specification import load_specification
 from tests.services.json_schemas import validate_manifest
+from tests.services.web import Quiet, answer, serve
 
 # Not imported here: it takes seconds, in every process that collects tests.
 pytestmark = pytest.mark.skipif(
@@ -55,20 +55,16 @@ class Api(ThreadingHTTPServer):
         self.forbidden = False
 
 
-class Answers(BaseHTTPRequestHandler):
+class Answers(Quiet, BaseHTTPRequestHandler):
     server: Api
 
-    def log_message(self, format: str, *args: Any) -> None: ...
-
     def _answer(self, value: Any, status: int = 200) -> None:
-        data = value.encode() if isinstance(value, str) else json.dumps(value).encode()
-        self.send_response(status)
-        self.send_header(
-            "Content-Type", "text/plain" if isinstance(value, str) else "application/json"
+        kind, text = (
+            ("text/plain", value)
+            if isinstance(value, str)
+            else ("application/json", json.dumps(value))
         )
-        self.send_header("Content-Length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data)
+        answer(self, status, text.encode(), Content_Type=kind)
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
@@ -118,12 +114,9 @@ NODE_INFO = {
 
 @pytest.fixture
 def api() -> Iterator[Api]:
-    with Api() as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
+    server = Api()
+    with serve(server):
         yield server
-        server.shutdown()
-        thread.join()
 
 
 @pytest.fixture

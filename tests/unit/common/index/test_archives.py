@@ -28,6 +28,7 @@ from common.index.wheel_metadata import (
 from model.errors import IndexFault, IndexProblem
 from model.packages.import_names import MAX_NAMES, ImportNames, ImportSource, names_in_wheel
 from tests.effort import examples
+from tests.factories.archives import tar_of, zip_of
 from tests.factories.errors import raised
 
 WHEEL = "parrot-1.0-py3-none-any.whl"
@@ -35,21 +36,11 @@ LIMIT = 10_000
 
 
 def wheel(*members: tuple[str, bytes], method: int = zipfile.ZIP_DEFLATED) -> bytes:
-    packed = io.BytesIO()
-    with zipfile.ZipFile(packed, "w", method) as archive:
-        for name, data in members:
-            archive.writestr(name, data)
-    return packed.getvalue()
+    return zip_of(members, method)
 
 
 def tar(*members: tuple[str, bytes]) -> bytes:
-    packed = io.BytesIO()
-    with tarfile.open(fileobj=packed, mode="w") as archive:
-        for name, data in members:
-            member = tarfile.TarInfo(name)
-            member.size = len(data)
-            archive.addfile(member, io.BytesIO(data))
-    return packed.getvalue()
+    return tar_of(members, "w")
 
 
 def of_wheel(data: bytes) -> bytes:

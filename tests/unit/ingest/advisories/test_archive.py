@@ -1,11 +1,11 @@
 """Advisories of an archive without a store: none is lost without a word."""
 
 import json
-import zipfile
 from pathlib import Path
 
 from ingest.advisories.archive import AdvisoryArchive
 from tests.factories.advisories import affected, osv
+from tests.factories.archives import zip_of
 
 
 def test_unreadable_advisories_in_an_archive_are_named_and_others_read(tmp_path: Path) -> None:
@@ -17,9 +17,7 @@ def test_unreadable_advisories_in_an_archive_are_named_and_others_read(tmp_path:
         "dateless.json": json.dumps({**osv("X-3"), "modified": None}),
         "elsewhere.json": json.dumps(osv("X-4", affected("left-pad", ecosystem="npm"))),
     }
-    with zipfile.ZipFile(tmp_path / "all.zip", "w") as archive:
-        for name, text in documents.items():
-            archive.writestr(name, text)
+    (tmp_path / "all.zip").write_bytes(zip_of(documents))
 
     advisories = AdvisoryArchive(str(tmp_path / "all.zip"))
 

@@ -1,10 +1,8 @@
 """Result files of other benchmarks are recognised by what is in them."""
 
 import codecs
-import io
 import json
 import random
-import zipfile
 from itertools import cycle
 from pathlib import Path
 
@@ -16,6 +14,7 @@ from ingest.sources.content_detection import HEAD_BYTES, SYSTEMS, system_of
 from ingest.sources.reader import documents_of
 from ingest.sources.source_items import RefusedDocument, SkippedFile
 from model.errors import Reason
+from tests.factories.archives import zip_of
 from tests.factories.benchmark_files import SAMPLES as FILES
 from tests.factories.benchmark_files import sample
 from tests.factories.documents import document_2020_02, encoded, specification
@@ -24,11 +23,7 @@ DATA = Path(__file__).parents[3] / "data"
 
 
 def workbook(texts: bytes) -> bytes:
-    packed = io.BytesIO()
-    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr("xl/workbook.xml", "<workbook/>")
-        archive.writestr("xl/sharedStrings.xml", texts)
-    return packed.getvalue()
+    return zip_of({"xl/workbook.xml": "<workbook/>", "xl/sharedStrings.xml": texts})
 
 
 #: A few lines of each system's files, by the key of the system.

@@ -1,7 +1,6 @@
 """Files, folders and archives give the same documents, and refuse what is made to harm."""
 
 import gzip
-import io
 import json
 import os
 import re
@@ -32,6 +31,7 @@ from ingest.sources.source_items import (
 )
 from model.errors import InvalidArgument, Reason, StoreUnavailable
 from model.measurements.inspection import InspectionDocument
+from tests.factories.archives import tar_of, zip_of
 from tests.factories.documents import (
     directory_files,
     document_2019,
@@ -66,18 +66,12 @@ def write_tree(folder: Path, files: dict[str, bytes]) -> str:
 
 
 def write_tar(path: Path, files: Iterable[tuple[str, bytes]], mode: str = "w:gz") -> str:
-    with tarfile.open(path, mode) as archive:  # type: ignore[call-overload]
-        for name, data in files:
-            info = tarfile.TarInfo(name)
-            info.size = len(data)
-            archive.addfile(info, io.BytesIO(data))
+    path.write_bytes(tar_of(files, mode))
     return str(path)
 
 
 def write_zip(path: Path, files: Iterable[tuple[str, bytes]]) -> str:
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, data in files:
-            archive.writestr(name, data)
+    path.write_bytes(zip_of(files))
     return str(path)
 
 
