@@ -9,6 +9,7 @@ from functools import partial
 from operator import attrgetter
 from typing import NamedTuple, Protocol, TypeVar
 
+from adviser.advice_request import StackRequest
 from adviser.harm import FoundStacks, PremiseSearch, harmful_versions, pins_of
 from adviser.resolver.admission import AdmittedPackage, choosable, universe_of
 from adviser.resolver.listed_versions import NeededReads, UniverseResolver, resolve_listed
@@ -20,7 +21,6 @@ from adviser.scoring.assess import PackageScores, assess
 from adviser.scoring.assessment_types import Assessment, Premises
 from adviser.scoring.criteria import newness_of, penalties_of
 from adviser.scoring.stack_pairs import MeasuredStacks
-from adviser.stack_request import StackRequest
 from common.versioned_cache import VersionedCache
 from model.errors import ProjectError
 from model.measurements.evidence import Evidence

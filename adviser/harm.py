@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from adviser.advice_request import StackRequest
 from adviser.guard import GuardResult, guard
 from adviser.resolver.results import Resolution, ResolutionStatus, ResolvedStack
 from adviser.resolver.universe import Universe
@@ -22,7 +23,6 @@ from adviser.scoring.criteria import AllowList
 from adviser.scoring.stack_pairs import name_of, release_order, version_of_purl
 from adviser.scoring.target import OwnBenchmarks, Target
 from adviser.scoring.verdicts import Verdict
-from adviser.stack_request import StackRequest
 from model.measurements.evidence import Evidence
 from model.packages.candidates import Candidate, Dependency
 from model.packages.identity import Purl, same_version

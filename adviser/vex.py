@@ -15,8 +15,7 @@ from urllib.parse import unquote
 from packageurl import PackageURL
 from packaging.utils import canonicalize_name, canonicalize_version
 
-from common.formats.file_decoding import check_sizes, json_of
-from common.formats.file_fields import FileTable, value_text
+from common.formats.file_decoding import FileTable, check_sizes, json_of, value_text
 from model.errors import InvalidArgument, Reason
 from model.json_documents import as_json_time
 from model.json_fields import FieldPath

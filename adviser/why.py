@@ -10,6 +10,7 @@ from enum import StrEnum
 from functools import partial
 from typing import Self
 
+from adviser.advice_request import StackRequest
 from adviser.advise import (
     Advice,
     RelaxedResolution,
@@ -33,7 +34,6 @@ from adviser.resolver.inferred_bounds import bounds_in, compiled_ranks
 from adviser.resolver.results import Conflict, Resolution, ResolvedStack
 from adviser.resolver.specifiers import admits
 from adviser.scoring.criteria import SCALE, level_names
-from adviser.stack_request import StackRequest
 from model.packages.candidates import Candidate, Dependency
 from model.packages.identity import changes_between
 from model.packages.native_libraries import bundled_steps, context_lines

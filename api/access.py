@@ -22,7 +22,7 @@ from limits.strategies import FixedWindowRateLimiter
 from api.health.checks import refuse_writes
 from api.http.errors import ApiError, ProblemType, problem_response
 from api.http.request_context import READS, client_address, is_loopback
-from api.service import service
+from api.store_access import service
 from common.settings import OPENABLE_SCOPES, Settings
 from graph.record.access import (
     AuditEntry,

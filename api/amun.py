@@ -20,7 +20,7 @@ from api.http.request_context import json_of
 from api.http.schema_fields import LAST_PAGE, LenientSchema, count, flag, json_object, text, texts
 from api.jobs import request_submission
 from api.jobs.ingestion import folder_of, options_of, public_parameters
-from api.service import service
+from api.store_access import service
 from common import __version__
 from graph.record.access import Scope
 from graph.record.analyses import Analysis, AnalysisKind, analyses_of, analysis_of, request_of

@@ -15,7 +15,7 @@ from api.http import errors, request_context
 from api.http.openapi import OpenApi
 from api.pages import blueprints as pages
 from api.resources import blueprints as own
-from api.service import EXTENSION, ServiceStores
+from api.store_access import EXTENSION, ServiceStores
 from api.thamos import blueprints as compatible
 from common import __version__
 from common.settings import Settings

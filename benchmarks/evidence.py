@@ -17,7 +17,7 @@ from time import monotonic
 from typing import Any
 
 from cli.inspect import Lines, print_outcomes
-from cli.measuring_commands import machine_of_this_command, print_wait
+from cli.measuring_options import machine_of_this_command, print_wait
 from common.settings import Settings
 from model.errors import ProjectError
 from pis.amun.conditions import wait_until_quiet

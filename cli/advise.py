@@ -36,7 +36,7 @@ from cli.console import (
     shown,
 )
 from cli.knowledge import knowledge_for, require_projected
-from cli.measuring_commands import machine_options
+from cli.measuring_options import machine_options
 from cli.options import BudgetOfTime, as_json_option
 from cli.own_benchmarks import confirmation_option
 from cli.project_files import (

@@ -13,6 +13,7 @@ from typing import Any
 
 import click
 
+from adviser.advice_request import StackRequest
 from adviser.answering.answers import on_hardware
 from adviser.answering.lock_fixes import LockFixes
 from adviser.answering.stack_generation import files_of_stack, recorded_ranking
@@ -25,10 +26,9 @@ from adviser.resolver.resolver_request import SearchClock
 from adviser.resolver.results import Choice, ResolvedStack
 from adviser.resolver.universe import Universe
 from adviser.scoring.samples import MIN_JOBS
-from adviser.stack_request import StackRequest
 from cli.inspect import ingest_folders, inspection_observer
 from cli.measuring import SearchFolder, StackFailed, StackRuns, local_launcher
-from cli.measuring_commands import machine_of_this_command
+from cli.measuring_options import machine_of_this_command
 from cli.monkey import known_stacks
 from cli.own_benchmarks import chosen_benchmarks
 from common.settings import Settings

@@ -27,7 +27,7 @@ from cli.compare_stacks import project_requirements
 from cli.console import print_json
 from cli.inspect import ingest_folders
 from cli.measuring import MachineGuard, SearchFolder, StackPinner, StackRuns, local_launcher
-from cli.measuring_commands import explained_errors, machine_of_this_command, machine_options
+from cli.measuring_options import explained_errors, machine_of_this_command, machine_options
 from cli.options import NamedPath, ProgramCommand, as_json_option, key_and_value, program_of
 from cli.own_benchmarks import benchmark_option, confirmation_option, program_of_benchmark
 from cli.project_files import lock_content

@@ -41,7 +41,7 @@ from cli.console import Column, Styled, Table, print_json
 from cli.inspect import ingest_folders
 from cli.knowledge import answer_from_pack
 from cli.measuring import MachineGuard, SearchFolder, StackPinner, StackRuns, local_launcher
-from cli.measuring_commands import (
+from cli.measuring_options import (
     SecondsRange,
     explained_errors,
     machine_of_this_command,

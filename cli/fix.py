@@ -13,6 +13,7 @@ from typing import Any
 
 import click
 
+from adviser.advice_request import StackRequest
 from adviser.advise import Resolver
 from adviser.answering.answers import on_hardware
 from adviser.answering.lock_fixes import FixOptions, LockFixes, fixes_of_lock
@@ -22,12 +23,11 @@ from adviser.projects.locks import ProjectLock
 from adviser.projects.project import Project, ProjectFormat, ProjectRequirement
 from adviser.reports.checking import proof_document
 from adviser.resolver.worker import ResolverWorker
-from adviser.stack_request import StackRequest
 from adviser.vex import VEX_FILE, VexStatement, VexStatus, with_acceptance
 from cli.console import moment_text, print_canonical_json, print_lines, print_note
 from cli.guard import LONGEST_COMMENT, code_block, sarif_log, write_versions
 from cli.knowledge import archive_knowledge, knowledge_for, require_projected
-from cli.measuring_commands import machine_options
+from cli.measuring_options import machine_options
 from cli.options import SHIPPED_PACK, BudgetOfTime, NamedPath, as_json_option, vex_option
 from cli.own_benchmarks import confirmation_option, of_these_files
 from cli.project_files import lock_content, read_lock_file, read_project, read_vex_files, write_file

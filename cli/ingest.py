@@ -25,7 +25,7 @@ from cli.project_files import read_lock_file
 from common.settings import Settings
 from graph.record.quarantine import QuarantineEntry
 from ingest.benchmarks.pipeline import BenchmarkReport, ReadOptions, known_system
-from ingest.benchmarks.stated_facts import stated_facts
+from ingest.benchmarks.user_metadata import stated_facts
 from ingest.inspections.pipeline import IngestReport, ignore_skipped
 from ingest.record import RunOutcome
 from ingest.runs import (

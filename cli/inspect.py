@@ -16,7 +16,7 @@ import click
 
 from cli.console import Column, Table, print_json
 from cli.ingest import document_progress, print_ingest
-from cli.measuring_commands import (
+from cli.measuring_options import (
     SecondsRange,
     UnusableSpecification,
     busy_hint,
@@ -26,7 +26,7 @@ from cli.measuring_commands import (
     time_left,
 )
 from cli.options import as_json_option
-from common.private_folders import private_folder
+from common.files import private_folder
 from common.settings import Settings
 from ingest.runs import run as run_ingest
 from model.errors import InvalidArgument, InvalidSettings

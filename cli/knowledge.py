@@ -23,6 +23,7 @@ from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 import click
 
+from adviser.advice_request import StackRequest
 from adviser.advise import Resolver
 from adviser.answering.archive_knowledge import ArchiveKnowledge
 from adviser.answering.index_resolution import IndexResolution, ResolutionProgress
@@ -32,7 +33,6 @@ from adviser.answering.target_hardware import requested_hardware
 from adviser.guard import MissingKind
 from adviser.guard_findings import comparison_lines
 from adviser.packs.trust import evidence_pack, read_policy, trust_of
-from adviser.stack_request import StackRequest
 from cli.console import print_canonical_json, print_lines, print_note, progress_bars
 from common import __version__
 from common.settings import Settings
@@ -283,7 +283,7 @@ def archive_knowledge(
     :raises InvalidArgument: if no archive is named
     """
     # It loads the calculator of severities.
-    from ingest.advisories.archive import AdvisoryArchive
+    from ingest.advisories.sources import AdvisoryArchive
 
     source = options["advisories"] or settings.advisories
     if source is None:

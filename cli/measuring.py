@@ -18,9 +18,9 @@ from typing import Any
 from adviser.answering.index_stacks import IndexStacks, NoValidStack
 from adviser.bisect.search import SearchStopped, StopReason
 from cli.inspect import hint_to_resume
-from cli.measuring_commands import print_wait
+from cli.measuring_options import print_wait
 from cli.project_files import write_file
-from common.private_folders import private_folder
+from common.files import private_folder
 from common.settings import Settings
 from model.errors import InvalidArgument, ProjectError
 from model.json_documents import digest

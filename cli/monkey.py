@@ -9,6 +9,7 @@ from typing import Any
 import click
 from packaging.utils import canonicalize_name
 
+from adviser.advice_request import StackRequest
 from adviser.answering.answers import on_hardware
 from adviser.answering.stack_generation import (
     StackKnowledge,
@@ -41,7 +42,6 @@ from adviser.monkey.strategies import (
 from adviser.resolver.resolver_request import OutOfTime, SearchClock
 from adviser.resolver.universe import Universe
 from adviser.resolver.worker import ResolverWorker
-from adviser.stack_request import StackRequest
 from cli.console import print_json, print_note
 from cli.inspect import inspect
 from cli.knowledge import knowledge_for

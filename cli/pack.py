@@ -28,7 +28,7 @@ from cli.console import (
     progress_bars,
     shown,
 )
-from cli.measuring_commands import machine_options
+from cli.measuring_options import machine_options
 from cli.options import CommandGroup, NamedPath, as_json_option, pack_argument
 from cli.project_files import write_file
 from cli.request_options import moment

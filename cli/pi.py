@@ -16,7 +16,7 @@ from typing import Any
 import click
 
 from cli.console import Column, Table, print_json, print_note
-from cli.measuring_commands import UnusableSpecification, machine_of_this_command, machine_options
+from cli.measuring_options import UnusableSpecification, machine_of_this_command, machine_options
 from cli.options import CommandGroup, as_json_option, key_and_value
 from cli.project_files import names_file, read_lock_file, write_file
 from cli.request_options import lock_options, lock_selection

@@ -26,7 +26,7 @@ from adviser.projects.parsing import (
 from adviser.projects.project import Project, ProjectWarning, WarningCode
 from adviser.projects.pyproject import THOTH_TOML
 from adviser.vex import VEX_FILE, VexStatement, read_vex
-from common.atomic_files import write_atomically
+from common.files import write_atomically
 from common.formats import conda_environment
 from common.formats.file_decoding import MAX_BYTES
 from common.formats.locks.entries import DEFAULT_SELECTION, LockSelection

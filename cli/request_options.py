@@ -11,10 +11,7 @@ from typing import Any, NoReturn, TypeVar
 import click
 from packaging.utils import canonicalize_name
 
-from adviser.answering.index_selection import indexes_to_search, with_project_indexes
-from adviser.projects.project import KINDS_OF_REFERENCES, Project, WarningCode
-from adviser.scoring.criteria import RecommendationType
-from adviser.stack_request import (
+from adviser.advice_request import (
     RequestOptions,
     StackRequest,
     check_paths,
@@ -23,9 +20,12 @@ from adviser.stack_request import (
     parse_moment,
     parse_overrides,
 )
+from adviser.answering.index_selection import indexes_to_search, with_project_indexes
+from adviser.projects.project import KINDS_OF_REFERENCES, Project, WarningCode
+from adviser.scoring.criteria import RecommendationType
 from cli.options import ExclusiveSwitch, NamedPath
 from cli.project_files import read_project
-from common.formats.file_fields import refuse
+from common.formats.file_decoding import refuse
 from common.formats.locks.entries import LockSelection
 from common.settings import Settings
 from loop.watched_projects import benchmark_files

@@ -10,7 +10,7 @@ from typing import Any
 
 from adviser.scoring.comparisons import compare_candidates
 from adviser.scoring.samples import JobPlace, Sample, job_log_rate
-from common.private_folders import private_folder
+from common.files import private_folder
 from common.settings import Settings
 from graph.engine import Stores, relational_errors
 from graph.record.loop import BatchState, LoopBatch, batches_in, set_batch_state, set_measured_jobs

@@ -11,6 +11,7 @@ from typing import Any
 
 from sqlalchemy import Connection
 
+from adviser.advice_request import StackRequest
 from adviser.advise import Resolver
 from adviser.answering.answers import PREFIX, make_answer, store
 from adviser.changes import LOOK_ALPHA, MAX_LOOKS, is_due, next_look
@@ -18,7 +19,6 @@ from adviser.reports.summary import summary_of
 from adviser.scoring.assessment_types import Claim
 from adviser.scoring.claim_texts import ClaimTexts
 from adviser.scoring.verdicts import Verdict
-from adviser.stack_request import StackRequest
 from graph.engine import Stores
 from graph.record.changes import standing_changes
 from graph.record.events import EventKind, record_event

@@ -15,16 +15,15 @@ from pathlib import Path
 from packaging.utils import canonicalize_name
 from sqlalchemy import Connection
 
+from adviser.advice_request import StackRequest
 from adviser.projects.parsing import parse_project
 from adviser.projects.project import Project
 from adviser.projects.pyproject import THOTH_TOML, own_benchmarks
 from adviser.projects.requirement_parsing import ParseContext
 from adviser.reports.serialization import dataclass_from_json, dataclass_of, plain
 from adviser.scoring.criteria import RecommendationType
-from adviser.stack_request import StackRequest
-from common.atomic_files import write_atomically
+from common.files import private_folder, write_atomically
 from common.formats.file_decoding import MAX_BYTES
-from common.private_folders import private_folder
 from common.settings import Settings
 from graph.record.documents import body_of
 from graph.record.watches import (

@@ -17,7 +17,7 @@ from model.measurements.units import DISPLAY_UNITS, UNITS
 from pis.amun.processes import dying_with_parent, kill_group
 from pis.bundle import script_of
 from pis.metrics import metric_values
-from pis.scratch import scratch_folder
+from pis.temporary_folders import scratch_folder
 
 #: How many of the last lines of standard error are kept to explain a failure.
 _KEPT_LINES = 50

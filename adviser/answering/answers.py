@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from math import inf
 from typing import Any
 
+from adviser.advice_request import StackRequest
 from adviser.advise import Advice
 from adviser.answering.target_hardware import requested_hardware
 from adviser.packs.stored_packs import known_hardware
@@ -26,7 +27,7 @@ from adviser.reports.record_links import head_of, links_of
 from adviser.reports.serialization import code_version, dataclass_to_json
 from adviser.reports.unfetched_versions import UnfetchedVersions, unfetched_in
 from adviser.resolver.results import Conflict
-from adviser.stack_request import StackRequest
+from adviser.advice_request import StackRequest
 from graph.engine import GRAPH, Stores
 from graph.hung_stores import watchdog
 from graph.record.advice import add_advice

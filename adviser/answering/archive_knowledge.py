@@ -6,11 +6,11 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import NoReturn, Protocol, TypeVar
 
+from adviser.advice_request import StackRequest
 from adviser.advise import Resolver, SnapshotAndEvidence
 from adviser.answering.index_resolution import IndexResolution, over_indexes
 from adviser.answering.index_snapshot import IndexSnapshot
 from adviser.answering.knowledge import ReadingCallbacks
-from adviser.stack_request import StackRequest
 from common.settings import Settings
 from model.advisories import AffectedPackage, VersionLine, Vulnerability
 from model.errors import InvalidDocument
@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 class Advisories(Protocol):
-    """Vulnerabilities by package, as :class:`ingest.advisories.archive.AdvisoryArchive`."""
+    """Vulnerabilities by package, as :class:`ingest.advisories.sources.AdvisoryArchive`."""
 
     as_of: datetime
 

@@ -9,7 +9,7 @@ from typing import Protocol, TypeVar
 
 from common.index.client import IndexClient
 from common.index.configuration import Index, configured_indexes
-from common.index.helper import IndexHelper
+from common.index.parsing_process import IndexHelper
 from common.index.release_metadata import MetadataRead
 from common.settings import Settings
 from model.errors import IndexFault, IndexProblem

@@ -21,10 +21,10 @@ import orjson
 import zstandard
 from sqlalchemy import Connection
 
+from adviser.advice_request import StackRequest
 from adviser.advise import AdviceReuse, SnapshotAndEvidence
 from adviser.answering.index_snapshot import IndexSnapshot, ListedPackage
 from adviser.packs.stored_packs import PackReader
-from adviser.stack_request import StackRequest
 from common.index.cache import read_packed, write_packed
 from common.versioned_cache import VersionedCache
 from graph.engine import Stores

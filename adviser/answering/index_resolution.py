@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
+from adviser.advice_request import StackRequest
 from adviser.advise import Advice, Resolver, SnapshotAndEvidence, UnreadVersions, advise_listed
 from adviser.answering.answers import text_of
 from adviser.answering.index_clients import IndexReader, ReadingEnded, opened_clients, urls_of
@@ -25,7 +26,6 @@ from adviser.resolver.resolver_request import Budget
 from adviser.resolver.results import Resolution
 from adviser.resolver.specifiers import admits, names_prerelease
 from adviser.resolver.universe import Universe
-from adviser.stack_request import StackRequest
 from common.index.release_metadata import metadata_files, read_release
 from common.settings import Settings
 from model.declared_fields import Field

@@ -4,10 +4,10 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from itertools import takewhile
 
+from adviser.advice_request import RequestIndex, StackRequest
 from adviser.projects.project import Project, ProjectFormat, ProjectIndex
 from adviser.reports.note_codes import NoteCode
-from adviser.stack_request import RequestIndex, StackRequest
-from common.formats.file_fields import value_text
+from common.formats.file_decoding import value_text
 from common.formats.locks.entries import LockEntry
 from common.formats.requirements_files import has_variable
 from common.index.configuration import Index, configured_indexes, index_of

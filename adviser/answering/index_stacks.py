@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
+from adviser.advice_request import RequestOptions, StackRequest
 from adviser.advise import Advice, Resolver, SnapshotAndEvidence
 from adviser.answering.index_clients import opened_clients, urls_of
 from adviser.answering.index_memory import IndexMemory
@@ -13,7 +14,6 @@ from adviser.answering.index_snapshot import IndexSnapshot
 from adviser.projects.parsing import REQUIREMENTS_TXT, parse_project
 from adviser.resolver.checker import check_stack
 from adviser.scoring.criteria import RecommendationType
-from adviser.stack_request import RequestOptions, StackRequest
 from common.settings import Settings
 from model.errors import IndexFault, IndexProblem, ProjectError
 from model.measurements.evidence import Evidence

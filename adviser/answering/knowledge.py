@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Protocol, TypeVar
 
+from adviser.advice_request import StackRequest
 from adviser.advise import Advice, Resolver, SnapshotAndEvidence, advise
 from adviser.answering.answers import Answer, make_answer, text_of, timed, unfetched_versions
 from adviser.answering.index_memory import IndexMemory
@@ -20,7 +21,7 @@ from adviser.answering.index_selection import with_silent_indexes
 from adviser.packs.stored_packs import PackReader
 from adviser.resolver.resolver_request import ResolverRequest
 from adviser.resolver.specifiers import admits
-from adviser.stack_request import StackRequest
+from adviser.advice_request import StackRequest
 from adviser.why import ForcedStack, PackagePresence
 from common.versioned_cache import VersionedCache
 from graph.engine import GRAPH, Stores

@@ -11,6 +11,7 @@ from typing import Any
 
 import orjson
 
+from adviser.advice_request import RequestOptions, StackRequest
 from adviser.advise import in_this_process
 from adviser.answering.index_resolution import IndexResolution
 from adviser.answering.index_selection import indexes_to_search
@@ -33,7 +34,6 @@ from adviser.projects.project import Project, ProjectRequirement
 from adviser.reports.serialization import claim_document, identified_claim, plain
 from adviser.scoring.criteria import AllowList, RecommendationType
 from adviser.scoring.verdicts import family_document
-from adviser.stack_request import RequestOptions, StackRequest
 from adviser.vex import VexStatement, VexStatements
 from common.settings import Settings
 from graph.engine import GRAPH, Stores

@@ -8,6 +8,7 @@ from datetime import datetime
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
+from adviser.advice_request import StackRequest
 from adviser.advise import Advice, Resolver, SnapshotAndEvidence, advise
 from adviser.answering.index_resolution import IndexResolution
 from adviser.fix import FixResult, FixSearch
@@ -16,7 +17,6 @@ from adviser.projects.project import ProjectFormat
 from adviser.reports.serialization import plain
 from adviser.resolver.specifiers import admits
 from adviser.scoring.criteria import AllowList
-from adviser.stack_request import StackRequest
 from adviser.vex import VexStatement, VexStatements
 from common.formats.locks.entries import LockEntry
 from model.advisories import Severity

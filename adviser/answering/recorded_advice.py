@@ -9,6 +9,7 @@ from typing import Any
 import orjson
 from sqlalchemy import Connection
 
+from adviser.advice_request import StackRequest
 from adviser.advise import Advice, advise, assess_candidates, is_settled
 from adviser.claim_details import ClaimDetails, claim_details, details_document
 from adviser.reports.checking import (
@@ -35,7 +36,6 @@ from adviser.reports.serialization import code_version, dataclass_from_json, ide
 from adviser.resolver.worker import ResolverWorker
 from adviser.scoring.assessment_types import Assessment, Claim
 from adviser.stack_comparison import short_digest
-from adviser.stack_request import StackRequest
 from common.settings import Settings
 from graph.engine import Stores
 from graph.record.advice import ClaimSubject, advice_of, claims_starting, newest_advice_with

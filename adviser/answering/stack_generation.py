@@ -5,6 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
+from adviser.advice_request import StackRequest
 from adviser.advise import assess_candidates, newest_universe
 from adviser.answering.index_resolution import IndexResolution
 from adviser.monkey.job_value import JobValue, job_values
@@ -15,7 +16,6 @@ from adviser.resolver.universe import Universe
 from adviser.scoring.assessment_types import Premises
 from adviser.scoring.stack_pairs import name_of
 from adviser.scoring.target import OwnBenchmarks
-from adviser.stack_request import StackRequest
 from graph.engine import Stores
 from graph.record.measurements import job_minutes
 from graph.record.release_queries import files_of

@@ -28,7 +28,7 @@ from adviser.packs.pack_files import (
     write_archive,
 )
 from common import __version__
-from common.atomic_files import atomic_file
+from common.files import atomic_file
 from common.settings import Settings
 from graph.record.documents import body_of
 from graph.record.exported_rows import ExportSelection

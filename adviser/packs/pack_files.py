@@ -29,7 +29,7 @@ import pyarrow.parquet as pq
 
 from adviser.packs.envelope import Assurance, verified_key
 from adviser.packs.manifest import TABLES, PackManifest, parse_manifest
-from common.atomic_files import atomic_file
+from common.files import atomic_file
 from model.errors import InvalidDocument, InvalidPack, Reason
 from model.text import printable
 

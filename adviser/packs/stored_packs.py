@@ -17,7 +17,7 @@ from sqlalchemy import Connection, Engine
 
 from adviser.packs.manifest import PackManifest
 from adviser.packs.trust import evidence_pack, read_policy
-from common.private_folders import private_folder
+from common.files import private_folder
 from common.settings import Settings
 from graph.record.documents import delete_unreferenced_bodies
 from graph.record.evidence import purls_in

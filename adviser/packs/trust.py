@@ -12,8 +12,7 @@ from importlib.resources import files
 from typing import Any, NamedTuple
 
 from adviser.packs.manifest import PackManifest
-from common.formats.file_decoding import table_of
-from common.formats.file_fields import FileTable, value_text
+from common.formats.file_decoding import FileTable, table_of, value_text
 from common.settings import Settings
 from model.errors import InvalidSettings, Reason
 from model.measurements.evidence import EvidencePack

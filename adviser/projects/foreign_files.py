@@ -3,7 +3,7 @@
 import posixpath
 import re
 
-from common.formats.file_fields import refuse
+from common.formats.file_decoding import refuse
 from model.errors import Reason
 
 _CONDA = (

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 from adviser.projects.project import ProjectIndex, WarningCode
 from adviser.projects.requirement_parsing import ParseContext
-from common.formats.file_fields import FileTable, refuse, value_text
+from common.formats.file_decoding import FileTable, refuse, value_text
 from common.formats.requirements_files import has_variable
 from model.errors import Reason
 from model.redaction import without_secrets

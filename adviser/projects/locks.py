@@ -16,8 +16,16 @@ from adviser.projects.project import (
 )
 from adviser.projects.requirement_parsing import ParseContext
 from adviser.projects.requirements_files import read_requirements
-from common.formats.file_decoding import check_sizes, json_of, table_of, toml_of, yaml_of
-from common.formats.file_fields import FileTable, refuse, value_text
+from common.formats.file_decoding import (
+    FileTable,
+    check_sizes,
+    json_of,
+    refuse,
+    table_of,
+    toml_of,
+    value_text,
+    yaml_of,
+)
 from common.formats.locks.entries import (
     DEFAULT_SELECTION,
     MAKE_AGAIN,

@@ -20,8 +20,14 @@ from adviser.projects.pyproject import (
 from adviser.projects.requirement_parsing import ParseContext, PathExists
 from adviser.projects.requirements_files import RequirementList, included, read_requirements
 from common.formats import conda_environment
-from common.formats.file_decoding import check_sizes, requirements_text_of, table_of, toml_of
-from common.formats.file_fields import refuse, value_text
+from common.formats.file_decoding import (
+    check_sizes,
+    refuse,
+    requirements_text_of,
+    table_of,
+    toml_of,
+    value_text,
+)
 from common.formats.locks.entries import DEFAULT_SELECTION, NEVER, LockSelection
 from common.formats.locks.pylock import is_pylock
 from common.formats.requirements_files import exact_version, lines_of

@@ -28,7 +28,7 @@ from adviser.projects.requirement_parsing import (
     parse_marker,
     parse_project_requirement,
 )
-from common.formats.file_fields import FileTable, refuse, value_text
+from common.formats.file_decoding import FileTable, refuse, value_text
 from common.formats.requirements_files import SOURCE_KEYS, SourceKind, is_remote, local_path
 from model.errors import Reason
 from model.packages.identity import DEFAULT_INDEX, index_identity, public_index_url

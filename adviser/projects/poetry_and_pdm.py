@@ -13,7 +13,7 @@ from adviser.projects.requirement_parsing import (
     parse_marker,
     parse_project_requirement,
 )
-from common.formats.file_fields import FileTable, value_text
+from common.formats.file_decoding import FileTable, value_text
 from common.formats.poetry_constraints import (
     entries_of,
     marker_text,

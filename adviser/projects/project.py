@@ -6,7 +6,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from common.formats.file_fields import value_text
+from common.formats.file_decoding import value_text
 from common.formats.locks.entries import LockEntry, marker_holds
 from model.packages.candidates import Dependency
 

@@ -26,8 +26,7 @@ from adviser.projects.requirement_parsing import (
     parse_requirement_list,
 )
 from adviser.projects.uv_table import IndexSource, read_uv
-from common.formats.file_decoding import table_of
-from common.formats.file_fields import FileTable, refuse, value_text
+from common.formats.file_decoding import FileTable, refuse, table_of, value_text
 from model.errors import Reason
 from model.json_fields import FieldPath
 from model.text import first_few

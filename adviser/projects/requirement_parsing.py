@@ -12,8 +12,7 @@ from adviser.projects.project import (
     ProjectWarning,
     WarningCode,
 )
-from common.formats.file_decoding import MAX_REQUIREMENTS
-from common.formats.file_fields import FileTable, refuse, value_text
+from common.formats.file_decoding import MAX_REQUIREMENTS, FileTable, refuse, value_text
 from common.formats.locks.entries import marker_fault
 from common.formats.requirements_files import (
     has_variable,

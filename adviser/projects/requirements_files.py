@@ -15,8 +15,7 @@ from adviser.projects.requirement_parsing import (
     parse_project_requirement,
 )
 from common.formats import conda_environment
-from common.formats.file_decoding import requirements_text_of
-from common.formats.file_fields import refuse, value_text
+from common.formats.file_decoding import refuse, requirements_text_of, value_text
 from common.formats.locks.entries import MAKE_AGAIN, LockEntry, hash_fault, normalised_hashes
 from common.formats.requirements_files import (
     Line,

@@ -9,7 +9,7 @@ from packaging.utils import canonicalize_name
 from adviser.projects.indexes import index_named, required_url
 from adviser.projects.project import ProjectIndex, ProjectRequirement, WarningCode
 from adviser.projects.requirement_parsing import ParseContext, parse_marker, parse_requirement_list
-from common.formats.file_fields import FileTable, value_text
+from common.formats.file_decoding import FileTable, value_text
 from model.packages.identity import DEFAULT_INDEX
 
 _Requirements = tuple[ProjectRequirement, ...]

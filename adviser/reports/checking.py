@@ -22,6 +22,7 @@ from typing import Any, TypeVar
 
 import orjson
 
+from adviser.advice_request import StackRequest
 from adviser.advise import Advice, assess_candidates, universe_for
 from adviser.fix import FixResult
 from adviser.fix_universe import LEVELS
@@ -44,7 +45,6 @@ from adviser.scoring.assess import assess
 from adviser.scoring.assessment_types import Premises
 from adviser.scoring.criteria import SCALE, RecommendationType, newness_of, penalties_of
 from adviser.scoring.target import Target
-from adviser.stack_request import StackRequest
 from model.errors import InvalidDocument, Reason
 from model.json_documents import canonical_json, digest, fault_in
 from model.measurements.evidence import Evidence

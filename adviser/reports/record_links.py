@@ -7,10 +7,10 @@ from typing import Any
 
 import orjson
 
+from adviser.advice_request import StackRequest
 from adviser.advise import Advice
 from adviser.reports.serialization import dataclass_from_json, identified_claim
 from adviser.scoring.assessment_types import Claim
-from adviser.stack_request import StackRequest
 from model.advice import (
     AdviceHead,
     AdviceLinks,

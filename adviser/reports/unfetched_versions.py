@@ -4,10 +4,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from adviser.advice_request import StackRequest
 from adviser.resolver.resolver_request import ResolverRequest
 from adviser.resolver.results import Conflict, ConflictStep, FactKind
 from adviser.resolver.specifiers import admits, names_prerelease
-from adviser.stack_request import StackRequest
+from adviser.advice_request import StackRequest
 from model.packages.candidates import Candidate, ExclusionReason
 from model.packages.identity import DEFAULT_INDEX, version_of
 from model.packages.snapshot import Snapshot

@@ -19,7 +19,7 @@ from sqlalchemy import Connection
 
 from api.http.errors import ApiError, ProblemType
 from api.http.request_context import READS
-from api.service import EXTENSION, ServiceStores, service
+from api.store_access import EXTENSION, ServiceStores, service
 from common import __version__
 from graph.checkpoints import stores_agree
 from graph.embedded.home import FREE_SPACE, free_bytes, has_full_disk

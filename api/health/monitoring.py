@@ -36,7 +36,7 @@ from api.health.checks import readiness
 from api.jobs.queue import ALIVE_S, QueueName, attending_workers, oldest_waits
 from api.server.certificates import expires_at
 from api.server.supervisor import files
-from api.service import ServiceStores, service
+from api.store_access import ServiceStores, service
 from common import __version__
 from common.tracing import TRACEPARENT, span, start_tracing
 from graph.record.access import Scope

@@ -30,8 +30,7 @@ from adviser.projects.project import Project, ProjectWarning, WarningCode
 from api.access import token
 from api.http.errors import ApiError, ProblemType
 from common.formats import conda_environment
-from common.formats.file_decoding import json_of, toml_of
-from common.formats.file_fields import refuse
+from common.formats.file_decoding import json_of, refuse, toml_of
 from common.formats.locks.entries import DEFAULT_SELECTION, LockSelection
 from common.formats.locks.pylock import is_pylock
 from common.formats.requirements_files import logical_lines, split_words

@@ -19,7 +19,7 @@ from flask import Flask, Response, current_app, g, request
 from sqlalchemy import Connection
 
 from api.http.errors import ApiError, ProblemType
-from api.service import service
+from api.store_access import service
 from common import __version__
 from graph.record.freshness import KnowledgeState, progress
 from model.json_documents import out_of_bounds

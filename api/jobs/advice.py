@@ -9,6 +9,7 @@ from typing import Any
 
 from sqlalchemy import Connection
 
+from adviser.advice_request import StackRequest, parse_dependencies
 from adviser.advise import Advice, Resolver
 from adviser.answering.answers import metadata, on_hardware, store
 from adviser.answering.file_listings import recorded_listings
@@ -25,7 +26,7 @@ from adviser.answering.target_hardware import recorded_target
 from adviser.provenance import KnownIndexes, check_lock
 from adviser.reports.documents import conflict_document
 from adviser.reports.serialization import plain
-from adviser.stack_request import StackRequest, parse_dependencies
+from adviser.advice_request import StackRequest, parse_dependencies
 from adviser.why import ForcedStack, why_not
 from api.http.project_files import public_indexes
 from api.jobs.queue import PROJECT_SOON

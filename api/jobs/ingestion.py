@@ -10,7 +10,7 @@ from filelock import FileLock, Timeout
 
 from api.jobs.queue import PROJECT, Queue, QueueJob, QueueName
 from api.jobs.request_run import WorkerContext, log_for_client, store_result
-from common.private_folders import private_folder
+from common.files import private_folder
 from common.settings import Settings
 from graph.engine import Stores
 from graph.record.analyses import Analysis, AnalysisKind, NewAnalysis, accept, analysis_of

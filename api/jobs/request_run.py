@@ -19,7 +19,7 @@ from adviser.answering.knowledge import GraphSource
 from adviser.resolver.worker import ResolverWorker
 from api.http.errors import public_message
 from api.jobs.queue import PROJECT
-from api.service import ServiceStores
+from api.store_access import ServiceStores
 from common.settings import Settings
 from graph.checkpoints import stores_agree
 from graph.embedded.home import disk_errors

@@ -13,7 +13,7 @@ from api.access import token, wrote_nothing
 from api.http.errors import COMPATIBLE, ApiError, ProblemType, not_found
 from api.http.request_context import client_address, from_earlier_data
 from api.jobs.queue import REQUEST_WORK, QueueClient
-from api.service import service
+from api.store_access import service
 from graph.record import analyses
 from graph.record.access import Scope, Token
 from graph.record.analyses import Analysis, AnalysisKind, NewAnalysis

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
 
+from adviser.advice_request import StackRequest
 from adviser.projects.project import Project
 from adviser.reports.serialization import dataclass_of, plain
-from adviser.stack_request import StackRequest
 from model.errors import InvalidArgument, InvalidDocument
 from model.json_documents import digest
 

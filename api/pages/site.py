@@ -40,7 +40,7 @@ from api.access import PAGE_TOKEN, SESSION_COOKIE, token, token_of
 from api.http.errors import ApiError, ProblemType, of_http, title
 from api.http.request_context import AS_OF, REQUEST_ID
 from api.pages.formatting import FILTERS, visible, visible_text
-from api.service import service
+from api.store_access import service
 from common.formats.file_decoding import text_of
 from graph.record.access import Scope, close_session, open_session
 from model.errors import InvalidFile

@@ -29,7 +29,7 @@ from api.jobs import request_submission
 from api.jobs.ingestion import upload_id
 from api.jobs.queue import PROJECT, REQUEST_WORK
 from api.resources.base import Resources, members, or_404
-from api.service import service
+from api.store_access import service
 from graph.record.access import Scope
 from graph.record.analyses import Analysis, AnalysisKind, analysis_of, log_of
 from graph.record.documents import UPLOAD, DeliveredDocument, add_documents

@@ -9,14 +9,7 @@ from flask.views import MethodView
 from marshmallow import fields, validate
 from packaging.utils import canonicalize_name
 
-from adviser.answering.index_selection import indexes_to_search
-from adviser.answering.recorded_advice import UnknownClaim, explained_claim
-from adviser.claim_details import ClaimDetails, EffectDetails, JobPair, PartialEffect, UsedJob
-from adviser.projects.indexes import public_values
-from adviser.projects.project import Project
-from adviser.scoring.assessment_types import PackageDifference
-from adviser.scoring.criteria import RecommendationType
-from adviser.stack_request import (
+from adviser.advice_request import (
     RequestOptions,
     StackRequest,
     parse_bounds,
@@ -24,6 +17,13 @@ from adviser.stack_request import (
     parse_moment,
     parse_overrides,
 )
+from adviser.answering.index_selection import indexes_to_search
+from adviser.answering.recorded_advice import UnknownClaim, explained_claim
+from adviser.claim_details import ClaimDetails, EffectDetails, JobPair, PartialEffect, UsedJob
+from adviser.projects.indexes import public_values
+from adviser.projects.project import Project
+from adviser.scoring.assessment_types import PackageDifference
+from adviser.scoring.criteria import RecommendationType
 from api.access import needs, require_token
 from api.http.errors import ApiError, ProblemType, not_found
 from api.http.project_files import (
@@ -63,7 +63,7 @@ from api.resources.accepted_requests import (
     submit_request,
 )
 from api.resources.base import Cursor, Resources, browse_page, filters, freshness, members, or_404
-from api.service import service
+from api.store_access import service
 from common.formats.locks.entries import LockSelection
 from common.settings import Settings
 from graph.record.access import Scope

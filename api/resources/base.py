@@ -26,7 +26,7 @@ from api.http.errors import ApiError, ProblemType, not_found
 from api.http.openapi import Routes
 from api.http.request_context import reading
 from api.http.schema_fields import NULL_BY_DEFAULT, bounded_text
-from api.service import service
+from api.store_access import service
 from graph.record.freshness import KnowledgeState
 
 #: Prefix of every digest, and an example.

@@ -11,7 +11,7 @@ from api.http.request_context import from_data
 from api.http.schema_fields import StrictSchema, choice, described, flag, texts
 from api.jobs.request_submission import sender
 from api.resources.base import Resources
-from api.service import answer_within, service
+from api.store_access import answer_within, service
 from graph.analyst_queries import (
     LONGEST_QUERY,
     Cut,

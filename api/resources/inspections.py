@@ -38,7 +38,7 @@ from api.resources.base import (
     whole_digest,
 )
 from api.resources.stacks import stack_labels
-from api.service import service
+from api.store_access import service
 from graph.record.access import Scope
 from graph.record.benchmark_results import BenchmarkFilter, benchmark_results
 from graph.record.documents import body_of

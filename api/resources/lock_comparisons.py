@@ -45,7 +45,7 @@ from api.jobs.request_submission import sender
 from api.resources.advice import EnvironmentSchema
 from api.resources.base import DIGEST, Resources, freshness
 from api.resources.stacks import HardwareNameSchema, stack_labels
-from api.service import answer_within, service
+from api.store_access import answer_within, service
 from common.formats.locks.entries import LockSelection
 from graph.record.access import Scope
 from graph.record.packages import version_count

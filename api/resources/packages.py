@@ -41,7 +41,7 @@ from api.resources.base import (
     package_name,
     page,
 )
-from api.service import service
+from api.store_access import service
 from common.index.configuration import index_of
 from graph.record.access import Scope
 from graph.record.analyses import AnalysisKind

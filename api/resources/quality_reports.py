@@ -42,7 +42,7 @@ from api.resources.base import (
     whole_digest,
 )
 from api.resources.stacks import BASELINE_DESCRIPTION, FLOP_PER_S, GROUP_BASELINE, HARDWARE
-from api.service import service
+from api.store_access import service
 from graph.record.access import Scope
 from graph.record.observations import browse_series
 from model.measurements.evidence import MissingMeasurement, SeriesSettings

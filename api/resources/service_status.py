@@ -32,7 +32,7 @@ from api.http.schema_fields import (
 from api.jobs.queue import NAMESPACE, QueueName
 from api.jobs.tasks import schedules
 from api.resources.base import INDEX_NAME, Resources, freshness, members
-from api.service import service
+from api.store_access import service
 from common import __version__
 from common.index.configuration import index_of
 from graph.record import analyses

@@ -42,7 +42,7 @@ from api.resources.base import (
     whole_digest,
 )
 from api.resources.packages import ReleaseNameSchema
-from api.service import service
+from api.store_access import service
 from graph.record import stacks as record
 from graph.record.access import Scope
 from graph.record.measurements import components_of

@@ -13,8 +13,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from filelock import FileLock
 
-from common.atomic_files import PRIVATE, write_atomically
-from common.private_folders import private_folder
+from common.files import PRIVATE, private_folder, write_atomically
 
 #: Browsers refuse certificates with a longer validity.
 _VALID_FOR = timedelta(days=397)

@@ -30,7 +30,7 @@ from werkzeug.test import run_wsgi_app
 
 from api.http.request_context import LATE, body_limit, is_loopback
 from api.server.supervisor import keeping_stores
-from api.service import EXTENSION, ServiceStores
+from api.store_access import EXTENSION, ServiceStores
 from common.settings import Settings
 from common.tracing import stop_tracing
 from model.errors import ServiceFailed

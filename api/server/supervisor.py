@@ -23,7 +23,7 @@ from typing import Any
 import psutil
 from filelock import FileLock, Timeout
 
-from common.private_folders import private_folder
+from common.files import private_folder
 from common.settings import Settings
 from graph.embedded.start_stop import EmbeddedStores
 from graph.embedded.store_process import StoreProcess

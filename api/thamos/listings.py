@@ -16,7 +16,7 @@ from api.http.project_files import public_indexes
 from api.http.request_context import reading
 from api.http.schema_fields import LAST_PAGE, LenientSchema
 from api.jobs import request_submission
-from api.service import service
+from api.store_access import service
 from graph.record.access import Scope
 from graph.record.analyses import AnalysisKind
 from graph.record.hardware import KnownSystem, known_systems

@@ -12,13 +12,13 @@ import orjson
 from flask import Response
 from marshmallow import INCLUDE, Schema, fields, pre_load, validate
 
+from adviser.advice_request import RequestOptions, StackRequest
 from adviser.answering.index_selection import indexes_to_search
 from adviser.projects.indexes import public_text, public_values
 from adviser.projects.parsing import CONSTRAINTS, PIPFILE, PIPFILE_LOCK
 from adviser.projects.pipfile import pipfile_hash
 from adviser.projects.project import Project, ProjectIndex
 from adviser.scoring.criteria import RecommendationType
-from adviser.stack_request import RequestOptions, StackRequest
 from api.access import needs, require_token, token
 from api.http.errors import ApiError, ProblemType, not_found
 from api.http.openapi import Routes
@@ -34,7 +34,7 @@ from api.http.schema_fields import NULL_BY_DEFAULT, LenientSchema, ResultDocumen
 from api.jobs import request_submission
 from api.jobs.request_submission import status_document
 from api.jobs.stored_requests import AdviceRequest, ProvenanceRequest
-from api.service import service
+from api.store_access import service
 from common.index.configuration import configured_indexes
 from common.settings import Settings
 from graph.record.access import Scope, Token

@@ -5,8 +5,7 @@ from typing import Any
 
 import yaml
 
-from common.formats.file_fields import refuse
-from common.formats.yaml_documents import TEXT_LOADER, check_yaml
+from common.formats.file_decoding import TEXT_LOADER, check_yaml, refuse
 from model.errors import Reason
 
 #: Usual names of the files.

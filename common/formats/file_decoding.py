@@ -1,4 +1,8 @@
-"""Decodes files as text, TOML, JSON or YAML, within limits of size and depth."""
+"""Decodes files as text, TOML, JSON or YAML within limits; gives typed access to their keys.
+
+In YAML, scalars are texts; aliases, repeated keys and deep nesting are refused. The parser in C is
+some ten times as fast as the one in Python, but deep nesting makes it end the process.
+"""
 
 import codecs
 import re
@@ -9,11 +13,109 @@ from typing import Any, NoReturn
 import orjson
 import yaml
 
-from common.formats.file_fields import FileTable, refuse, value_text
-from common.formats.yaml_documents import TEXT_LOADER, check_yaml
-from model.errors import Reason
-from model.json_documents import out_of_bounds
-from model.json_fields import FieldPath
+from model.errors import InvalidDocument, InvalidFile, Reason
+from model.json_documents import MAX_DEPTH, out_of_bounds
+from model.json_fields import FieldPath, Fields
+from model.redaction import without_secrets
+
+#: What a user writes, by what a document has.
+_EXPECTED = {"an object": "a table", "text": "a text", "a boolean": "true or false"}
+
+
+def invalid_file(reason: Reason, message: str, at: str, hint: str) -> InvalidFile:
+    """The error for a path such as ``Pipfile:packages.flask``.
+
+    :param message: may quote the file; secrets in URLs are removed
+    """
+    place, colon, field = at.partition(":")
+    if not colon:
+        place, field = "", at
+    return InvalidFile(reason, without_secrets(message), place=place, field=field or "$", hint=hint)
+
+
+def refuse(reason: Reason, message: str, at: str, hint: str) -> NoReturn:
+    """Raise :func:`invalid_file`."""
+    raise invalid_file(reason, message, at, hint)
+
+
+def value_text(value: object, most: int = 80) -> str:
+    """A value for a message: one short, printable line.
+
+    >>> value_text("a" * 100, 5), value_text("\\n")
+    ("'aaaa…", "'\\\\n'")
+    """
+    text = repr(value[: most + 1] if isinstance(value, str) else value)
+    return text if len(text) <= most else f"{text[:most]}…"
+
+
+class FileTable(Fields):
+    """A table of a user's file, with its path such as ``pyproject.toml:tool.uv``."""
+
+    __slots__ = ()
+    longest = None
+    #: What to do about a wrong value; by default, to write another.
+    hint: str | None = None
+
+    def invalid(self, reason: Reason, message: str, *keys: str | int) -> InvalidFile:
+        """The error for the value of ``keys``."""
+        return invalid_file(reason, message, self.path(*keys), self.hint or "correct it there")
+
+    def wrong_type(self, value: Any, expected: str, *keys: str | int) -> InvalidFile:
+        """The error for the value of ``keys``, whose type is not ``expected``."""
+        expected = _EXPECTED.get(expected, expected)
+        message = f"{value_text(value)} where {expected} was expected"
+        hint = self.hint or f"write {expected} there"
+        return invalid_file(Reason.WRONG_TYPE, message, self.path(*keys), hint)
+
+
+#: Reads each scalar as text.
+TEXT_LOADER: Any = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
+
+
+class _Loader(TEXT_LOADER):  # type: ignore[misc]
+    def construct_scalar(self, node: Any) -> Any:
+        text = super().construct_scalar(node)
+        return None if not node.style and text in ("", "~", "null") else text
+
+    def construct_mapping(self, node: Any, deep: bool = False) -> Any:
+        mapping = super().construct_mapping(node, deep)
+        if len(mapping) < len(node.value):
+            raise yaml.YAMLError(f"a key occurs twice{node.start_mark}")
+        return mapping
+
+
+def check_yaml(text: str, *, aliases: bool = False) -> None:
+    """Check a text before it is loaded.
+
+    :param aliases: allow aliases, which expand to any size if their values are copied
+    :raises yaml.YAMLError: if it is not YAML, or has an alias
+    :raises RecursionError: if it is nested too deep
+    """
+    depth = 0
+    for event in yaml.parse(text, TEXT_LOADER):
+        if isinstance(event, yaml.AliasEvent) and not aliases:
+            raise yaml.YAMLError("aliases are not read")
+        depth += isinstance(event, yaml.CollectionStartEvent)
+        depth -= isinstance(event, yaml.CollectionEndEvent)
+        if depth > MAX_DEPTH:
+            raise RecursionError
+
+
+def yaml_value(text: str) -> Any:
+    """Texts, lists, mappings and ``None`` of a YAML document; JSON is YAML, too.
+
+    :raises InvalidDocument: if it is not YAML, has an alias, repeats a key or is nested too deep
+    """
+    try:
+        check_yaml(text)
+        return yaml.load(text, _Loader)  # noqa: S506 - a loader of plain texts
+    except RecursionError:
+        message = f"nested deeper than {MAX_DEPTH} levels"
+        raise InvalidDocument(Reason.NESTED_TOO_DEEP, message, field="$") from None
+    except (yaml.YAMLError, ValueError) as error:
+        message = " ".join(str(error).split())[:200]
+        raise InvalidDocument(Reason.INVALID_YAML, message, field="$") from None
+
 
 #: Largest size of a file. The largest real locks, with all hashes of 1,000 packages, have 5 MB.
 MAX_BYTES = 8 * 2**20

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from packaging.specifiers import InvalidSpecifier, Specifier, SpecifierSet
 from packaging.version import InvalidVersion, Version
 
-from common.formats.file_fields import FileTable, refuse, value_text
+from common.formats.file_decoding import FileTable, refuse, value_text
 from model.errors import Reason
 
 #: A clause of a constraint: an operator and a version.

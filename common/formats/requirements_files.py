@@ -11,7 +11,7 @@ from enum import StrEnum
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
-from common.formats.file_fields import refuse, value_text
+from common.formats.file_decoding import refuse, value_text
 from model.errors import Reason
 from model.packages.identity import version_of
 

@@ -25,12 +25,11 @@ from typing import Any
 import orjson
 import zstandard
 
-from common.atomic_files import PRIVATE, write_atomically
+from common.files import PRIVATE, private_folder, write_atomically
 from common.index.configuration import Index
 from common.index.html_links import plain
 from common.index.page_parsing import JsonPage, PackedPage, listed_page, parse_page
 from common.index.release_metadata import MetadataRead
-from common.private_folders import private_folder
 from model.errors import IndexProblem
 from model.packages.import_names import ImportNames, ImportSource
 from model.packages.project_pages import ListedVersion, ProjectPage, ProjectState, ProjectStatus

@@ -25,8 +25,8 @@ from common.http.fetching import (
 )
 from common.index.cache import IndexCache, KeptPage, facts_about, metadata_from
 from common.index.configuration import Index
-from common.index.helper import IndexHelper
 from common.index.page_parsing import PackedPage, PageText, parse_page
+from common.index.parsing_process import IndexHelper
 from common.index.release_metadata import MetadataRead, archive_metadata, check_hash, fetch_metadata
 from common.settings import Settings
 from model.errors import IndexFault, IndexProblem

@@ -8,7 +8,7 @@ from typing import Any
 
 import psutil
 
-from common.atomic_files import PRIVATE, write_atomically
+from common.files import PRIVATE, write_atomically
 from graph.embedded.home import Home, read_json
 from graph.embedded.store_process import StoreProcess, listens
 from model.errors import ServiceFailed

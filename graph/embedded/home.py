@@ -13,8 +13,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from common.atomic_files import PRIVATE, write_atomically
-from common.private_folders import private_folder
+from common.files import PRIVATE, private_folder, write_atomically
 from model.errors import ServiceFailed, StoreUnavailable
 
 #: PostgreSQL writes its log in files of this size, and ends if it cannot create the next one.

@@ -18,7 +18,7 @@ from typing import ClassVar
 
 import psutil
 
-from common.atomic_files import PRIVATE, write_atomically
+from common.files import PRIVATE, write_atomically
 from common.settings import Settings
 from graph.embedded.home import FREE_SPACE, Home, Passwords, has_full_disk, read_json
 from model.errors import ServiceFailed

@@ -4,18 +4,8 @@ Entry point: :func:`graph.projection.sync.sync`. All kinds of nodes and edges ar
 :mod:`graph.projection.outbox`.
 """
 
-from graph.projection.sync import (
-    ElementDifference,
-    KindReport,
-    SyncReport,
-    VerifyReport,
-    catch_up,
-    lag,
-    rebuild,
-    sync,
-    sync_few,
-    verify,
-)
+from graph.projection.sync import SyncReport, catch_up, lag, rebuild, sync, sync_few
+from graph.projection.verification import ElementDifference, KindReport, VerifyReport, verify
 
 __all__ = [
     "ElementDifference",

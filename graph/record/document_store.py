@@ -15,7 +15,7 @@ from uuid import uuid4
 
 from sqlalchemy import Connection, select, update
 
-from common.private_folders import private_folder
+from common.files import private_folder
 from common.settings import Settings
 from graph.tables import Document, DocumentStoreRow
 from model.errors import DocumentStoreMismatch, StoreUnavailable

@@ -28,8 +28,9 @@ from ingest.benchmarks.result_tree import ResultTree
 from ingest.benchmarks.systems import SYSTEMS, BenchmarkSystem
 from ingest.personal_data import scrub_text
 from ingest.sources.archives import unpack_archive
+from ingest.sources.bounded_reads import MAX_DEPTH, empty, unreadable
 from ingest.sources.content_detection import NO_REGULAR_FILE, system_of
-from ingest.sources.layout import MAX_DEPTH, empty, is_archive, unreadable
+from ingest.sources.file_names import is_archive
 from ingest.sources.source_items import SourceLimits, local_path, stored_source
 from model.declared_fields import report_of
 from model.errors import InvalidArgument, InvalidDocument, Reason
@@ -47,7 +48,7 @@ class ReadOptions:
 
     :param system: reads all files as results of this system, instead of recognising them
     :param stated: versions and hardware that files do not name, see
-        :func:`ingest.benchmarks.stated_facts.stated_facts`
+        :func:`ingest.benchmarks.user_metadata.stated_facts`
     """
 
     system: BenchmarkSystem | None = None

@@ -19,9 +19,10 @@ from posixpath import dirname, splitext
 from typing import Any, BinaryIO, Protocol, TypeVar, cast
 
 from common.formats.benchmark_files import benchmark_records
-from ingest.benchmarks.captured_output import without_captures
+from ingest.benchmarks.result_texts import without_captures
 from ingest.benchmarks.results import Run, numbered_parts, results_of_parts, run_of
-from ingest.sources.layout import is_archive, too_large, unreadable
+from ingest.sources.bounded_reads import too_large, unreadable
+from ingest.sources.file_names import is_archive
 from ingest.sources.source_items import SourceLimits
 from model.errors import InvalidDocument, Reason
 from model.json_documents import json_value_of
@@ -51,7 +52,7 @@ class ResultTree:
     :param places: paths of the files below the root, in order
     :param unpacked: for files of unpacked archives, where they are on this machine
     :ivar stated: facts that the user gave beside the files, see
-        :func:`ingest.benchmarks.stated_facts.stated_facts`
+        :func:`ingest.benchmarks.user_metadata.stated_facts`
     :ivar renames: whether some files have other paths than their stored ones
     """
 
@@ -221,7 +222,7 @@ class ResultFile:
 
 def decode_text(content: bytes, place: str) -> str:
     """Text with line feeds as line ends, without a byte order mark, NUL characters, empty lines
-    at its beginning, and prefixes that :mod:`ingest.benchmarks.captured_output` removes.
+    at its beginning, and prefixes that :mod:`ingest.benchmarks.result_texts` removes.
 
     Windows consoles write UTF-16. Summaries of LoadGen have NUL characters, which no store takes.
     Progress bars and names in other encodings do not refuse a log: a few bytes that are not UTF-8

@@ -35,7 +35,7 @@ from graph.record.native import (
 from ingest.native.analysis_documents import WheelContent, wheel_analysis
 from ingest.native.elf import MAGIC, read_library
 from ingest.native.file_trees import MEBIBYTE, copy_bounded
-from ingest.sources.layout import bomb
+from ingest.sources.bounded_reads import bomb
 from model.errors import InvalidArgument, InvalidDocument, ProjectError, Reason, StoreUnavailable
 from model.packages.environments import Environment, machine_family
 from model.packages.identity import package_version, version_of

@@ -17,22 +17,19 @@ from functools import partial
 from pathlib import Path
 from typing import BinaryIO, cast
 
-from ingest.sources.content_detection import or_empty, other_file, screen_document
-from ingest.sources.layout import (
+from ingest.sources.bounded_reads import (
     BOMB_FLOOR_BYTES,
     bomb,
     cause_of,
     documents_in_lines,
-    inspection_part,
-    is_document,
-    is_gzipped_document,
-    is_lines,
     of_part,
     read_bounded,
     too_large,
     unpack_document,
     unreadable,
 )
+from ingest.sources.content_detection import or_empty, other_file, screen_document
+from ingest.sources.file_names import inspection_part, is_document, is_gzipped_document, is_lines
 from ingest.sources.source_items import MEBIBYTE, RawDocument, SourceItem, SourceLimits
 from model.errors import InvalidDocument, Reason
 

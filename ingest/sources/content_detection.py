@@ -18,10 +18,11 @@ from typing import IO, BinaryIO
 
 import orjson
 
-from ingest.benchmarks.captured_output import without_captures
+from ingest.benchmarks.result_texts import without_captures
 from ingest.benchmarks.systems import SYSTEMS, BenchmarkSystem, has_mark
 from ingest.inspections.generations import has_inspection_keys
-from ingest.sources.layout import empty, is_archive, is_unfinished_part, read_bounded, read_up_to
+from ingest.sources.bounded_reads import empty, read_bounded, read_up_to
+from ingest.sources.file_names import is_archive, is_unfinished_part
 from ingest.sources.source_items import RawDocument, SkippedFile, SourceItem, SourceLimits
 from model.errors import InvalidDocument, Reason
 from model.json_fields import Record

@@ -13,6 +13,16 @@ from typing import Any, BinaryIO, cast
 from common.settings import OBJECT_STORES
 from graph.record.document_store import client_errors, file_system_of
 from ingest.sources.archives import count_in_zip, documents_in_archive
+from ingest.sources.bounded_reads import (
+    MAX_DEPTH,
+    documents_in_lines,
+    of_part,
+    read_bounded,
+    too_deep,
+    too_large,
+    unpack_document,
+    unreadable,
+)
 from ingest.sources.content_detection import (
     NOT_IN_FOLDER,
     or_empty,
@@ -20,22 +30,14 @@ from ingest.sources.content_detection import (
     screen_document,
     skipped_by_name,
 )
-from ingest.sources.layout import (
+from ingest.sources.file_names import (
     LINE_SUFFIXES,
-    MAX_DEPTH,
-    documents_in_lines,
     inspection_part,
     is_archive,
     is_document,
     is_gzipped_document,
     is_inspection_folder,
     is_lines,
-    of_part,
-    read_bounded,
-    too_deep,
-    too_large,
-    unpack_document,
-    unreadable,
 )
 from ingest.sources.source_items import (
     RawDocument,

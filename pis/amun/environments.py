@@ -24,8 +24,8 @@ from typing import Any
 from filelock import FileLock, Timeout
 from packaging.utils import canonicalize_name
 
+from common.files import private_folder
 from common.formats.locks.entries import LockEntry
-from common.private_folders import private_folder
 from common.settings import Settings
 from model.json_documents import digest
 from model.measurements.job_stability import reason_of
@@ -42,7 +42,7 @@ from pis.amun.installer import (
 from pis.amun.launchers import BuildFailed
 from pis.amun.locks import Lock
 from pis.amun.processes import run_group
-from pis.scratch import scratch_folder
+from pis.temporary_folders import scratch_folder
 
 #: Makes an interpreter describe itself; this decides which wheels fit and which markers are true.
 _DESCRIBE = """

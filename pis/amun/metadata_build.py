@@ -23,7 +23,7 @@ from pis.amun.jobs import FinishedJob, JobEnd, run_job
 from pis.amun.limit_watch import Watch
 from pis.amun.processes import CONFINED, MEBIBYTE
 from pis.amun.sandbox import end_of_job, interpreter_folders, sandbox_command
-from pis.scratch import scratch_folder
+from pis.temporary_folders import scratch_folder
 
 #: Limits of one hook.
 _LIMITS = replace(CONFINED, wall_s=300.0)

@@ -13,7 +13,7 @@ from pis.amun.installer import BuildLog, LineCallback, installer_environment, ru
 from pis.amun.locks import Lock, pipfile_lock_of, read_requirements
 from pis.amun.schema import InvalidSpecification, SpecificationProblem
 from pis.amun.specification import load_specification
-from pis.scratch import scratch_folder
+from pis.temporary_folders import scratch_folder
 
 _COMPILE = (
     "pip", "compile", "--generate-hashes", "--only-binary", ":all:", "--no-header",

@@ -4,11 +4,11 @@ import hashlib
 from collections.abc import Mapping
 from typing import Any
 
+from adviser.advice_request import RequestIndex, RequestOptions, StackRequest
 from adviser.advise import Advice, advise
 from adviser.projects.parsing import parse_project
 from adviser.reports.documents import ReleaseKnowledge
 from adviser.scoring.criteria import RecommendationType
-from adviser.stack_request import RequestIndex, RequestOptions, StackRequest
 from model.measurements.evidence import Evidence
 from model.packages.releases import ReleaseFile
 from model.packages.snapshot import Snapshot

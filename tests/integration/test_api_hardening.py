@@ -15,7 +15,7 @@ from sqlalchemy import Engine, text
 from api.app import create_app
 from api.http.errors import ProblemType
 from api.jobs import ingestion
-from api.service import EXTENSION, ServiceStores
+from api.store_access import EXTENSION, ServiceStores
 from common.settings import Settings
 from graph.engine import GRAPH, POSTGRESQL, Stores
 from graph.record.access import Scope

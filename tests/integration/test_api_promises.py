@@ -19,7 +19,7 @@ from api.jobs.queue import QueueJob, QueueName
 from api.jobs.request_run import WorkerContext
 from api.jobs.upkeep import prune
 from api.jobs.worker import end_tasks
-from api.service import EXTENSION
+from api.store_access import EXTENSION
 from graph.engine import Stores, relational_url
 from graph.record.access import Scope
 from graph.record.events import EventKind, plan_notices, record_event

@@ -11,7 +11,7 @@ from sqlalchemy import delete, event, insert, select, text
 from adviser.stack_comparison import compare_stacks
 from adviser.stacks_document import stacks_document
 from api.resources.stacks import stack_labels
-from api.service import EXTENSION
+from api.store_access import EXTENSION
 from common.settings import Settings
 from graph.engine import Stores, relational_engine
 from graph.record.access import Scope, create_token

@@ -23,7 +23,7 @@ from api.jobs import queue
 from api.jobs.queue import Queue, QueueJob, QueueName, connection_name
 from api.jobs.worker import queue_app
 from api.server.certificates import self_signed
-from api.service import EXTENSION
+from api.store_access import EXTENSION
 from cli.access import audit
 from cli.stores import status
 from common import __version__

@@ -11,10 +11,10 @@ from sqlalchemy import Connection, event, select, text
 
 from adviser.stack_comparison import SeriesEstimates, compare_stacks, judged_groups
 from adviser.stacks_document import stacks_document
-from api import service as service_module
+from api import store_access
 from api.http import comparison_cache
 from api.http.comparison_cache import ComparisonCache, SeriesFamily, SeriesFilter
-from api.service import EXTENSION, ServiceStores
+from api.store_access import EXTENSION, ServiceStores
 from common.settings import Settings
 from graph.engine import Stores, relational_engine
 from graph.record.freshness import count_change
@@ -133,7 +133,7 @@ def test_comparison_cache_is_filled_in_batches_at_start_up(
     read_keys: list[int],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(service_module, "_STEP_JOBS", 20)  # a series has 18
+    monkeypatch.setattr(store_access, "_STEP_JOBS", 20)  # a series has 18
     service = ServiceStores(record[0])
     service.read_comparisons()
     assert read_keys == [1, 1]

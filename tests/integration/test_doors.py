@@ -17,7 +17,7 @@ import sqlalchemy
 from flask.testing import FlaskClient
 from sqlalchemy import Connection, text
 
-from api.service import EXTENSION
+from api.store_access import EXTENSION
 from common.settings import Settings
 from graph.engine import relational_engine
 from graph.record.access import Scope

@@ -19,7 +19,7 @@ import pytest
 from sqlalchemy import text
 
 from cli.stores import up
-from common.atomic_files import PRIVATE, write_atomically
+from common.files import PRIVATE, write_atomically
 from common.settings import Settings
 from graph.embedded.arcadedb import ArcadeDB
 from graph.embedded.start_stop import EmbeddedStores

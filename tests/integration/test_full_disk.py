@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from api.app import create_app
-from api.service import EXTENSION
+from api.store_access import EXTENSION
 from common.settings import Settings
 from graph.embedded.start_stop import EmbeddedStores
 from graph.engine import Stores

@@ -19,7 +19,7 @@ from werkzeug.wrappers import Response
 
 from adviser.answering.lock_comparison import knowledge_of_locks
 from api.app import create_app
-from api.service import EXTENSION
+from api.store_access import EXTENSION
 from graph.engine import Stores
 from graph.projection import sync
 from graph.record.releases import ReleaseDelivery, add_releases

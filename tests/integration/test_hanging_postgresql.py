@@ -12,7 +12,7 @@ from sqlalchemy import make_url
 
 from api.app import create_app
 from api.jobs.queue import PROJECT, Queue
-from api.service import EXTENSION, ServiceStores
+from api.store_access import EXTENSION, ServiceStores
 from common.settings import Settings
 from graph import hung_stores
 from graph.engine import Stores

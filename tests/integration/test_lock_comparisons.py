@@ -13,7 +13,7 @@ from flask.testing import FlaskClient
 from adviser.answering import lock_comparison
 from api.jobs.queue import QueueClient
 from api.resources import lock_comparisons
-from api.service import EXTENSION
+from api.store_access import EXTENSION
 from common.settings import Settings
 from tests.services.commands import thoth
 

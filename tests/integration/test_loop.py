@@ -13,11 +13,11 @@ import pytest
 import sqlalchemy
 from sqlalchemy import Engine, insert, select, update
 
+from adviser.advice_request import StackRequest
 from adviser.projects.parsing import parse_project
 from adviser.resolver.worker import ResolverWorker
 from adviser.scoring.criteria import RecommendationType
 from adviser.scoring.verdicts import Verdict
-from adviser.stack_request import StackRequest
 from api.jobs.queue import NAMESPACE, QueueName
 from api.jobs.tasks import schedules
 from api.jobs.worker import queue_app

@@ -22,9 +22,9 @@ import pytest
 import sqlalchemy
 from sqlalchemy import text
 
+from adviser.advice_request import StackRequest
 from adviser.projects.parsing import parse_project
 from adviser.scoring.criteria import RecommendationType
-from adviser.stack_request import StackRequest
 from common.settings import Settings
 from graph.engine import graph_database, relational_engine
 from graph.record.documents import body_of

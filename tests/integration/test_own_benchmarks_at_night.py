@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from sqlalchemy import update
 
+from adviser.advice_request import StackRequest
 from adviser.projects.parsing import parse_project
 from adviser.resolver.worker import ResolverWorker
 from adviser.scoring.criteria import RecommendationType
-from adviser.stack_request import StackRequest
 from common.settings import Settings
 from graph.engine import Stores
 from graph.record.loop import BatchState, LoopBatch, add_batch, batches_in, batches_of_night

@@ -18,7 +18,7 @@ from alembic import command
 from sqlalchemy import event, text
 
 from api.app import create_app
-from api.service import EXTENSION
+from api.store_access import EXTENSION
 from graph import migrate
 from graph.engine import Stores
 from graph.migrate import alembic_config, migrate_relational, relational_state

@@ -5,6 +5,7 @@ import random
 
 import pytest
 
+from adviser.advice_request import StackRequest
 from adviser.advise import advise
 from adviser.reports.checking import AdviceInputs, check_report
 from adviser.reports.documents import (
@@ -16,7 +17,6 @@ from adviser.reports.documents import (
 from adviser.reports.serialization import dataclass_from_json, dataclass_to_json
 from adviser.resolver.worker import ResolverWorker
 from adviser.scoring.criteria import RecommendationType
-from adviser.stack_request import StackRequest
 from model.measurements.evidence import Evidence
 from model.packages.candidates import Dependency
 from model.packages.snapshot import Snapshot

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from adviser.advice_request import StackRequest
 from adviser.advise import Advice, advise, in_this_process
 from adviser.answering.index_memory import IndexMemory
 from adviser.answering.index_resolution import IndexResolution
 from adviser.answering.index_snapshot import IndexSnapshot
 from adviser.scoring.criteria import RecommendationType
-from adviser.stack_request import StackRequest
 from common.index.release_metadata import MetadataRead
 from model.errors import IndexFault, IndexProblem
 from model.measurements.evidence import Evidence

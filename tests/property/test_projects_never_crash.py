@@ -10,11 +10,11 @@ import tomli_w
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from adviser.advice_request import selected_requirements
 from adviser.locks.formats import LockablePackage, LockFormat, LockOptions, render_lock
 from adviser.projects.locks import read_lock
 from adviser.projects.parsing import PROJECT_FILES, missing_includes, parse_project
 from adviser.projects.project import Project
-from adviser.stack_request import selected_requirements
 from common.formats.locks.entries import DEFAULT_SELECTION, LockSelection
 from common.formats.requirements_files import lines_of
 from model.errors import InvalidFile

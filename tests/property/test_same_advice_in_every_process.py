@@ -34,7 +34,7 @@ from pathlib import Path
 import orjson
 
 from adviser.advise import advise
-from adviser.stack_request import StackRequest
+from adviser.advice_request import StackRequest
 from adviser.reports.checking import AdviceInputs, check_report
 from adviser.reports.documents import ReleaseKnowledge, report_bytes
 from adviser.reports.documents import premises_in, report_document, result_document

@@ -13,7 +13,7 @@ from flask.testing import FlaskClient
 from sqlalchemy import make_url, text
 
 from api.app import create_app
-from api.service import EXTENSION
+from api.store_access import EXTENSION
 from common.settings import Settings
 from graph.engine import graph_database, relational_engine
 from graph.record.access import Scope, create_token

@@ -15,7 +15,7 @@ from packaging.markers import InvalidMarker, Marker, UndefinedComparison
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from common.formats.file_fields import FileTable, invalid_file, refuse, value_text
+from common.formats.file_decoding import FileTable, invalid_file, refuse, value_text
 from common.formats.requirements_files import SourceKind
 from model.errors import InvalidDocument, Reason
 from model.json_fields import FieldPath

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from urllib.parse import urlsplit
 
-from common.formats.file_fields import refuse, value_text
+from common.formats.file_decoding import refuse, value_text
 from common.formats.locks.entries import (
     MAKE_AGAIN,
     LockContent,

@@ -13,7 +13,7 @@ from dataclasses import replace
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from common.formats.file_fields import FileTable, refuse, value_text
+from common.formats.file_decoding import FileTable, refuse, value_text
 from common.formats.locks.entries import (
     ALWAYS,
     MAKE_AGAIN,

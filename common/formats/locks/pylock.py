@@ -5,7 +5,7 @@ from dataclasses import replace
 from packaging.pylock import Package, PackageSdist, PackageWheel, Pylock, PylockValidationError
 from packaging.utils import canonicalize_name
 
-from common.formats.file_fields import invalid_file
+from common.formats.file_decoding import invalid_file
 from common.formats.locks.entries import (
     DEFAULT_REQUEST,
     MAKE_AGAIN,

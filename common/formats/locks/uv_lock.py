@@ -8,7 +8,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from packaging.utils import canonicalize_name
 
-from common.formats.file_fields import refuse
+from common.formats.file_decoding import refuse
 from common.formats.locks.entries import (
     ALWAYS,
     MAKE_AGAIN,

@@ -24,6 +24,7 @@ from itertools import pairwise
 from posixpath import basename
 from urllib.parse import urlsplit
 
+from ingest.benchmarks.result_texts import complete_lines, csv_rows, delimiter_of
 from ingest.benchmarks.result_tree import (
     ResultFile,
     missing_value,
@@ -47,7 +48,6 @@ from ingest.benchmarks.results import (
     whole_number,
     with_parameters,
 )
-from ingest.benchmarks.text_tables import complete_lines, csv_rows, delimiter_of
 from model.errors import InvalidDocument, Reason
 from model.measurements.benchmark_results import Aggregate, BenchmarkResult, Parameter
 

@@ -16,10 +16,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from common.formats.yaml_documents import yaml_value
+from common.formats.file_decoding import yaml_value
 from ingest.benchmarks.result_tree import ResultFile, ResultTree, reader_of_places
 from ingest.benchmarks.results import LOWER, Run, measure, numbered_parts, time_of_text
-from ingest.sources.layout import unreadable
+from ingest.sources.bounded_reads import unreadable
 from model.errors import InvalidDocument, Reason
 from model.json_fields import Fields
 from model.measurements.benchmark_results import Aggregate, BenchmarkResult, Validity

@@ -10,6 +10,7 @@ from dataclasses import replace
 from itertools import chain
 
 from graph.record.benchmark_entries import entry_id_of
+from ingest.benchmarks.result_texts import TextTable, markdown_tables
 from ingest.benchmarks.result_tree import ResultFile, reader_of_files
 from ingest.benchmarks.results import (
     HIGHER,
@@ -20,7 +21,6 @@ from ingest.benchmarks.results import (
     stated_texts,
     whole_number,
 )
-from ingest.benchmarks.text_tables import TextTable, markdown_tables
 from model.measurements.benchmark_results import BenchmarkResult, Parameter
 
 _DEFINITION = "aiia-dnn-1"

@@ -16,6 +16,7 @@ from dataclasses import replace
 from io import BytesIO
 from typing import Any
 
+from ingest.benchmarks.result_texts import complete_lines
 from ingest.benchmarks.result_tree import ResultFile, ResultTree, missing_value, reader_of_places
 from ingest.benchmarks.results import (
     HIGHER,
@@ -28,7 +29,6 @@ from ingest.benchmarks.results import (
     stated_texts,
     whole_number,
 )
-from ingest.benchmarks.text_tables import complete_lines
 from ingest.sources.source_items import SourceLimits
 from model.errors import InvalidDocument, Reason
 from model.measurements.benchmark_results import Aggregate, BenchmarkResult, Parameter

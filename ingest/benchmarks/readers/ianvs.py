@@ -13,9 +13,9 @@ from typing import Any
 
 import yaml
 
+from ingest.benchmarks.result_texts import TextTable, csv_rows, delimiter_of, markdown_tables
 from ingest.benchmarks.result_tree import ResultTree, reader_of_places
 from ingest.benchmarks.results import HIGHER, LOWER, Run, finite_number, measure, time_of_text
-from ingest.benchmarks.text_tables import TextTable, csv_rows, delimiter_of, markdown_tables
 from model.errors import InvalidDocument, Reason
 from model.measurements.benchmark_results import BenchmarkResult, Direction, Parameter, Validity
 

@@ -12,6 +12,7 @@ from itertools import pairwise
 from posixpath import basename, dirname, splitext
 from statistics import fmean
 
+from ingest.benchmarks.result_texts import csv_rows, markdown_tables
 from ingest.benchmarks.result_tree import ResultTree, results_or_refusal
 from ingest.benchmarks.results import (
     HIGHER,
@@ -24,7 +25,6 @@ from ingest.benchmarks.results import (
     positive_number,
     time_of_text,
 )
-from ingest.benchmarks.text_tables import csv_rows, markdown_tables
 from model.errors import InvalidDocument
 from model.measurements.benchmark_results import Aggregate, BenchmarkResult, Parameter
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from common.formats.yaml_documents import yaml_value
+from common.formats.file_decoding import yaml_value
 from ingest.benchmarks.result_tree import ResultTree, reader_of_places
 from ingest.benchmarks.results import (
     HIGHER,
@@ -27,7 +27,7 @@ from ingest.benchmarks.results import (
     time_of_text,
     whole_number,
 )
-from ingest.benchmarks.stated_facts import identified
+from ingest.benchmarks.user_metadata import identified
 from model.errors import Reason
 from model.json_fields import Fields
 from model.measurements.benchmark_results import Aggregate, BenchmarkResult, Parameter

@@ -10,9 +10,9 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from ingest.benchmarks.result_texts import complete_lines
 from ingest.benchmarks.result_tree import ResultFile, missing_value, reader_of_parts
 from ingest.benchmarks.results import HIGHER, LOWER, Run, finite_number, measure, whole_number
-from ingest.benchmarks.text_tables import complete_lines
 from model.errors import InvalidDocument, Reason
 from model.measurements.benchmark_results import Aggregate, BenchmarkResult, Parameter, Validity
 

@@ -15,7 +15,7 @@ from dataclasses import replace
 from statistics import fmean
 from typing import Any
 
-from common.formats.yaml_documents import yaml_value
+from common.formats.file_decoding import yaml_value
 from graph.record.benchmark_entries import entry_id_of
 from ingest.benchmarks.result_tree import (
     ResultFile,

@@ -15,6 +15,7 @@ from posixpath import basename, dirname, join
 from typing import Any
 
 from graph.record.benchmark_entries import entry_id_of
+from ingest.benchmarks.result_texts import csv_rows
 from ingest.benchmarks.result_tree import ResultFile, ResultTree, missing_value, results_or_refusal
 from ingest.benchmarks.results import (
     HIGHER,
@@ -31,7 +32,6 @@ from ingest.benchmarks.results import (
     whole_number,
     with_parameters,
 )
-from ingest.benchmarks.text_tables import csv_rows
 from model.errors import InvalidDocument, Reason
 from model.measurements.benchmark_results import Aggregate, BenchmarkResult, Parameter
 

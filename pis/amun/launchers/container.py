@@ -30,7 +30,7 @@ from pis.amun.launchers.images import (
 from pis.amun.launchers.local import unmet_requests
 from pis.amun.processes import CONFINED, MEBIBYTE, SIGNAL_EXIT_CODE, JobLimits
 from pis.amun.specification import Specification
-from pis.scratch import scratch_folder
+from pis.temporary_folders import scratch_folder
 
 #: Defaults if the specification requests nothing; unchanged since the first release.
 DEFAULT_CPUS = 0.5

@@ -24,7 +24,7 @@ from pis.amun.installer import BuildLog, build_failure, installer_environment
 from pis.amun.launchers import BuildFailed, Inspection, PreparedInspection
 from pis.amun.schema import NATIVE_PACKAGE
 from pis.amun.specification import Specification
-from pis.scratch import scratch_folder
+from pis.temporary_folders import scratch_folder
 
 #: Our folder in an image, and the stack's interpreter.
 HOME = "/opt/thoth"

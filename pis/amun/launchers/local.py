@@ -35,7 +35,7 @@ from pis.amun.sandbox import (
 )
 from pis.amun.specification import ResourceRequests, Specification
 from pis.command_specifications import DESCRIPTION, RESULTS, RESULTS_FILE, Command, results_document
-from pis.scratch import scratch_folder
+from pis.temporary_folders import scratch_folder
 
 #: Variables of the runner that a job inherits. All others could be secrets.
 _INHERITED = (*THREAD_VARIABLES, "CUDA_VISIBLE_DEVICES")

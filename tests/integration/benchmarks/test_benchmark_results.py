@@ -14,7 +14,7 @@ from urllib.parse import urlencode
 import pytest
 
 from api.app import create_app
-from api.service import EXTENSION
+from api.store_access import EXTENSION
 from common.settings import Settings
 from graph.engine import Stores
 from graph.record import benchmark_results

@@ -2,8 +2,8 @@
 
 from typing import Any
 
+from adviser.advice_request import RequestIndex
 from adviser.answering.knowledge import indexes_to_ask
-from adviser.stack_request import RequestIndex
 from graph.record.indexes import IndexAnswer
 from tests.factories.requests import MAIN, request_for, snapshot_for
 from tests.factories.universes import Index

@@ -13,15 +13,15 @@ import orjson
 import pytest
 from marshmallow import ValidationError
 
+from adviser.advice_request import RequestOptions, StackRequest
 from adviser.projects.parsing import parse_project
 from adviser.scoring.criteria import RecommendationType
-from adviser.stack_request import RequestOptions, StackRequest
 from api.http.errors import ApiError
 from api.jobs.queue import QueueClient
 from api.jobs.stored_requests import AdviceRequest, ProvenanceRequest
 from api.jobs.tasks import CONTEXT, _postponed, schedules
 from api.resources.advice import ProjectSchema, advice_request
-from api.service import MAX_READINGS, ClientShares, answer_within
+from api.store_access import MAX_READINGS, ClientShares, answer_within
 from common.settings import Settings
 from graph.snapshot_reader import CheckTime
 from model.errors import InvalidArgument, StoreUnavailable
@@ -173,7 +173,7 @@ def test_answer_that_comes_as_its_time_runs_out_is_returned(
             return super().result(timeout)
 
     pool = SimpleNamespace(submit=lambda *_: JustEnded())
-    monkeypatch.setattr("api.service._pool", pool)
+    monkeypatch.setattr("api.store_access._pool", pool)
     assert answer_within(0, lambda _: 7) == 7
 
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from adviser.advice_request import check_paths
 from adviser.answering.recorded_advice import read_report, unrepeated
 from adviser.projects.project import Project
-from adviser.stack_request import check_paths
 from cli.advise import format_of
 from cli.project_files import keep_manifest, read_lock_file, read_project, write_file
 from common.formats.locks.entries import DEFAULT_SELECTION, LockSelection

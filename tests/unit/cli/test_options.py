@@ -10,13 +10,13 @@ import click
 import pytest
 from click.testing import CliRunner
 
+from adviser.advice_request import RequestIndex, RequestOptions, StackRequest
 from adviser.advise import advise as advice_of
 from adviser.answering.index_selection import called_indexes, indexes_to_search
 from adviser.locks.formats import LockFormat
 from adviser.projects.parsing import parse_project
 from adviser.projects.project import Project, ProjectFormat, ProjectIndex
 from adviser.scoring.criteria import RecommendationType
-from adviser.stack_request import RequestIndex, RequestOptions, StackRequest
 from cli.advise import advise
 from cli.project_files import read_lock_file, read_project
 from cli.request_options import (

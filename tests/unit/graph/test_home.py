@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from common.private_folders import private_folder
+from common.files import private_folder
 from common.settings import Settings
 from graph.embedded import store_process
 from graph.embedded.arcadedb import ArcadeDB, groups_of

@@ -2,11 +2,11 @@
 
 import pytest
 
+from adviser.advice_request import check_python, selected_requirements
 from adviser.projects.parsing import parse_project
 from adviser.projects.poetry_and_pdm import specifier_of
 from adviser.projects.project import Project
 from adviser.resolver.specifiers import admits
-from adviser.stack_request import check_python, selected_requirements
 from model.errors import InvalidFile, Reason
 from tests.factories.errors import raised
 

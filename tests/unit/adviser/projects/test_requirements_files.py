@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
+from adviser.advice_request import RequestOptions, StackRequest, selected_requirements
 from adviser.projects.parsing import missing_includes, parse_project
 from adviser.projects.project import Project
 from adviser.scoring.criteria import RecommendationType
-from adviser.stack_request import RequestOptions, StackRequest, selected_requirements
 from model.errors import InvalidFile, Reason
 from tests.factories.errors import raised
 from tests.factories.universes import ENVIRONMENT

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from adviser.advice_request import StackRequest
 from adviser.advise import advise, in_this_process
 from adviser.reports.checking import check_offline
 from adviser.reports.documents import (
@@ -31,7 +32,6 @@ from adviser.resolver.universe import Universe
 from adviser.resolver.worker import ResolverWorker
 from adviser.scoring.assessment_types import Claim, Premises
 from adviser.scoring.criteria import RecommendationType
-from adviser.stack_request import StackRequest
 from model.errors import InvalidDocument, Reason
 from model.json_documents import canonical_json
 from model.measurements.evidence import Evidence

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from adviser.advice_request import RequestIndex
 from adviser.advise import Advice, advise, in_this_process
 from adviser.locks.formats import LockFormat
 from adviser.projects.project import WarningCode
@@ -24,7 +25,6 @@ from adviser.scoring.criteria import RecommendationType
 from adviser.scoring.estimates import Method
 from adviser.scoring.sample_needs import Need
 from adviser.scoring.verdicts import Verdict
-from adviser.stack_request import RequestIndex
 from model.measurements.evidence import ADVISORIES, Evidence
 from model.packages.candidates import KnownVulnerability
 from model.packages.releases import ReleaseFile

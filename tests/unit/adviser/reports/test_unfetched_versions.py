@@ -6,6 +6,7 @@ from typing import Any, cast
 
 import pytest
 
+from adviser.advice_request import RequestIndex
 from adviser.advise import Advice, in_this_process
 from adviser.reports.documents import result_document
 from adviser.reports.notes import stack_notes
@@ -13,7 +14,6 @@ from adviser.reports.unfetched_versions import (
     missing_packages,
     unfetched_in,
 )
-from adviser.stack_request import RequestIndex
 from adviser.why import ForcedOutcome, why_not
 from graph.engine import Stores
 from graph.record.watches import AdviceWatch

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ingest.benchmarks.captured_output import without_captures
+from ingest.benchmarks.result_texts import without_captures
 from ingest.sources.content_detection import system_of
 from model.measurements.benchmark_results import BenchmarkResult
 from tests.factories.benchmark_files import read_files, sample_text, training_log

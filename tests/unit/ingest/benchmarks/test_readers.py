@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from ingest.benchmarks.pipeline import ScatteredResults, results_by_entry
+from ingest.benchmarks.result_texts import markdown_tables
 from ingest.benchmarks.result_tree import ResultTree
-from ingest.benchmarks.stated_facts import stated_facts
 from ingest.benchmarks.systems import SYSTEMS
-from ingest.benchmarks.text_tables import markdown_tables
+from ingest.benchmarks.user_metadata import stated_facts
 from ingest.sources.content_detection import system_of
 from ingest.sources.source_items import SourceLimits
 from model.errors import InvalidArgument, Reason

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from adviser.advice_request import RequestIndex
 from adviser.resolver.resolver_request import ResolverRequest
-from adviser.stack_request import RequestIndex
 from model.errors import InvalidFile, Reason
 from model.packages.candidates import Dependency
 from model.packages.identity import Purl

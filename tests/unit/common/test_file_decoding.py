@@ -3,8 +3,7 @@
 import pytest
 
 from common.formats.conda_environment import read_environment
-from common.formats.file_decoding import yaml_of
-from common.formats.yaml_documents import yaml_value
+from common.formats.file_decoding import yaml_of, yaml_value
 from model.errors import InvalidDocument, Reason
 from tests.factories.errors import raised
 

@@ -1,73 +1,21 @@
-"""Recognises files by name, reads them or their lines within limits, and builds refusals."""
+"""Reads files and lines within limits, and builds the refusals of files that exceed them."""
 
 import gzip
 import io
 import re
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import BinaryIO, cast
 
 from ingest.sources.source_items import MEBIBYTE, RawDocument, SourceLimits
 from model.errors import InvalidDocument, Reason
 
-_INSPECTION_FILE = re.compile(
-    r"(?:(?P<folder>.+)/)?"
-    r"(?P<inner>build/(?:specification|log|Dockerfile|status)|results/[0-9]{1,9}/(?:result|hwinfo|log))\Z"
-)
-_UNFINISHED_FILE = re.compile(
-    r"(?:\A|/)(?:build|results/[0-9]{1,9})(?:\.part|\.old)?"
-    r"/(?:specification|log|Dockerfile|status|result|hwinfo)\Z"
-)
-ARCHIVE_SUFFIXES = (".tar.gz", ".tgz", ".tar", ".zip")
-DOCUMENT_SUFFIXES = (".json", ".json.gz")
-LINE_SUFFIXES = (".jsonl", ".jsonl.gz", ".ndjson", ".ndjson.gz")
 #: How many levels of folders are searched.
 MAX_DEPTH = 64
 #: A file that unpacks to fewer bytes is accepted whatever its compression ratio.
 BOMB_FLOOR_BYTES = 16 * MEBIBYTE
 _PIECE_BYTES = 256 * 1024
-
-
-def inspection_part(path: str) -> tuple[str, str] | None:
-    """Split the path of an inspection's file into the inspection folder and the rest.
-
-    >>> inspection_part("2020/inspection-a/results/3/result")
-    ('2020/inspection-a', 'results/3/result')
-    >>> inspection_part("2020/notes.txt") is None
-    True
-    """
-    match = _INSPECTION_FILE.match(path)
-    return (match["folder"] or "", match["inner"]) if match else None
-
-
-def is_unfinished_part(path: str) -> bool:
-    """Whether a file belongs to an inspection folder that is still being written.
-
-    >>> is_unfinished_part("inspection-a/results/3.part/result")
-    True
-    """
-    return _UNFINISHED_FILE.search(path) is not None
-
-
-def is_document(name: str) -> bool:
-    """Whether a file is named like a document."""
-    return name.lower().endswith(DOCUMENT_SUFFIXES)
-
-
-def is_archive(name: str) -> bool:
-    """Whether a file is named like an archive."""
-    return name.lower().endswith(ARCHIVE_SUFFIXES)
-
-
-def is_lines(name: str, limits: SourceLimits) -> bool:
-    """Whether a file is named like JSON lines, and the limits allow JSON lines."""
-    return limits.lines and name.lower().endswith(LINE_SUFFIXES)
-
-
-def is_gzipped_document(name: str) -> bool:
-    """Whether a file is named like a gzipped document."""
-    return name.lower().endswith(".json.gz")
 
 
 def too_large(place: str, size: int | None, limits: SourceLimits) -> InvalidDocument:
@@ -160,14 +108,6 @@ def unpack_document(stream: BinaryIO, packed: int, place: str, limits: SourceLim
     if len(data) > limits.document_bytes:
         raise too_large(place, None, limits)
     return data
-
-
-def is_inspection_folder(parts: Iterable[str]) -> bool:
-    """Whether a folder with these files is an inspection; build logs alone do not make it one.
-
-    :param parts: their paths in the folder
-    """
-    return any(part == "build/specification" or part.endswith("/result") for part in parts)
 
 
 def bomb(message: str, place: str) -> InvalidDocument:

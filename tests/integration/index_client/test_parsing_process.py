@@ -12,7 +12,7 @@ import pytest
 
 from common.index.client import IndexClient
 from common.index.configuration import index_of
-from common.index.helper import IndexHelper
+from common.index.parsing_process import IndexHelper
 from common.index.release_metadata import MetadataRead
 from common.settings import Settings
 from model.errors import IndexFault, IndexProblem

@@ -14,7 +14,7 @@ from adviser.projects.project import Project, ProjectRequirement
 from adviser.resolver.resolver_request import Budget, ResolverRequest
 from adviser.scoring.criteria import RecommendationType
 from adviser.scoring.target import Target
-from common.formats.file_fields import refuse, value_text
+from common.formats.file_decoding import refuse, value_text
 from common.formats.requirements_files import has_variable
 from model.errors import InvalidArgument, InvalidFile, Reason
 from model.packages.candidate_builder import roots_of

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from common.atomic_files import PRIVATE, atomic_file, write_atomically
+from common.files import PRIVATE, atomic_file, write_atomically
 
 
 def test_private_file_is_replaced_atomically(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from ingest.advisories.archive import AdvisoryArchive
+from ingest.advisories.sources import AdvisoryArchive
 from tests.factories.advisories import affected, osv
 from tests.factories.archives import zip_of
 

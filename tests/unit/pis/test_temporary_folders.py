@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from pis.scratch import scratch_folder
+from pis.temporary_folders import scratch_folder
 
 PROGRAM = """
 import sys
-from pis.scratch import scratch_folder
+from pis.temporary_folders import scratch_folder
 with scratch_folder("job") as folder:
     print(folder)
 """

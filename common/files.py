@@ -1,8 +1,8 @@
-"""Files that are written completely or not at all."""
+"""Writes files completely or not at all, and makes folders that only their owner may read."""
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from secrets import token_hex
 from typing import BinaryIO
@@ -47,3 +47,18 @@ def write_atomically(path: Path, data: bytes, mode: int | None = None) -> None:
     except OSError as error:
         error.filename = str(path)
         raise
+
+
+def private_folder(folder: Path) -> Path:
+    """Make ``folder`` and its missing parents with mode 0700, and tighten an existing ``folder``.
+
+    Existing parents keep their mode, because they may have other uses.
+
+    :raises OSError: if it cannot be made
+    """
+    for each in reversed((folder, *folder.parents)):
+        each.mkdir(mode=0o700, exist_ok=True)
+    if folder.stat().st_mode & 0o077:
+        with suppress(PermissionError):  # of another owner, who decides
+            folder.chmod(0o700)
+    return folder
