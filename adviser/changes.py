@@ -62,7 +62,8 @@ from model.packages.native_libraries import CONTEXT
 #: Version of the rules for changes. Part of the identifiers.
 RULE = "changes-1"
 
-#: Number of looks that can announce a change.
+#: A look is one test of a comparison while its jobs accumulate (an interim analysis). Only this
+#: number of first looks can announce a change.
 MAX_LOOKS = 5
 
 #: The next look needs this number of times the jobs of the last one. The fifth look then has about

@@ -34,7 +34,7 @@ MOST_VERSIONS = 40
 MOST_PROPOSALS = 10
 #: Seconds for all proposals together, and for a lock without all harm.
 _TIME_S = 5.0
-#: Number of locks that are compared with the old one; then only its versions are left.
+#: At most this number of locks are compared with the old one; then only its versions are left.
 _MOST_ROUNDS = 8
 #: Maximum number of lines of a conflict in a message.
 _SHOWN = 3

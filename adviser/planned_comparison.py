@@ -37,9 +37,9 @@ LOOK_BLOCKS = (6, 8, 12, 18, 28, 42, 62, 92, 138, 208, 312, 468, 702)
 _LATE_RATE = 0.02
 _LATE = len(LOOK_BLOCKS) - len(LOOK_RATES)
 RATES = (*(it * (1 - _LATE * _LATE_RATE) for it in LOOK_RATES), *([_LATE_RATE] * _LATE))
-#: Sentences about differences.
+#: Maximum number of sentences about differences.
 _MOST_SENTENCES = 10
-#: Packages that a sentence names.
+#: Maximum number of packages that a sentence names.
 _MOST_NAMED = 3
 
 

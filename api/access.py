@@ -59,7 +59,7 @@ UNLIMITED = frozenset({*OPEN, METRICS})
 
 #: How long a valid token is remembered, s.
 _RECENT_S = 3600.0
-#: Number of tokens that are remembered; the oldest go first.
+#: Maximum number of cached tokens; the oldest are removed first.
 _MOST_TOKENS = 4096
 
 

@@ -34,7 +34,7 @@ from model.errors import ProjectError, StoreUnavailable
 
 T = TypeVar("T")
 
-#: Concurrent readings of one process. One that never returns keeps its place.
+#: Maximum number of concurrent readings of one process. One that never returns keeps its place.
 MAX_READINGS = 4
 
 _pool = ThreadPoolExecutor(MAX_READINGS, "graph-question")

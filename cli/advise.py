@@ -546,7 +546,7 @@ def _proof(report: Mapping[str, Any]) -> str:
         unknown = f"nothing is proven: {not_read} not read"
     proven = {
         "optimal": f"proven: no stack that meets the request ranks higher{scope}",
-        "feasible": "the best stack that was found before a limit; not proven",
+        "feasible": "the best stack found within the limits; a better one may exist",
         "infeasible": f"proven: no stack meets the request{scope or _known(inner['search'])}",
     }.get(inner["certificate"]["status"], unknown)
     if inner.get("premises", {}).get("slower_stacks"):

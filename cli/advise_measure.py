@@ -50,7 +50,7 @@ from pis.command_specifications import COMMAND_TIMEOUT_S, Command, command_of
 _STATE = "measure.json"
 #: Jobs of each stack in a round; fewer only if the budget has no room for more.
 _JOBS = 2 * MIN_JOBS
-#: Stacks of a round beside the reference; the next round chooses again.
+#: Maximum number of stacks of a round beside the reference; the next round chooses again.
 _MOST_STACKS = 8
 #: Share of the time that jobs use; new environments need the rest.
 _USABLE = 0.8

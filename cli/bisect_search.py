@@ -49,7 +49,7 @@ from pis.amun.inspection_folder import InspectionOutcome, measured_jobs, read_jo
 from pis.amun.job_output import error_lines, readings_of
 from pis.amun.specification import Specification
 
-#: Stored characters of a reason, such as the end of a build's log.
+#: Maximum number of stored characters of a reason, such as the end of a build's log.
 _MOST_CHARACTERS = 2000
 
 

@@ -71,7 +71,7 @@ Pins = Mapping[str, str]
 
 #: What a command used beside the time.
 _USAGE = ("user_s", "system_s", "memory_bytes", "energy_j")
-#: Failed jobs of one stack from which the comparison ends.
+#: The comparison ends when one stack has this number of failed jobs.
 _MOST_FAILED = 3
 
 

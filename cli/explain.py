@@ -24,7 +24,7 @@ from graph.migrate import migrated_stores
 from model.errors import InvalidArgument
 from model.measurements.units import DISPLAY_UNITS
 
-#: Other contexts that are printed.
+#: Maximum number of other contexts that are printed.
 _MOST_CONTEXTS = 20
 
 

@@ -49,7 +49,9 @@ class SecondsRange(click.FloatRange):
 def machine_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Options of commands that measure on this machine."""
     share = click.option(
-        "--share-machine", is_flag=True, help="Run beside other measurements of this machine."
+        "--share-machine",
+        is_flag=True,
+        help="Measure even while this machine runs other measurements.",
     )
     wait = click.option(
         "--wait", type=SecondsRange(0, 86_400), default=1800, show_default=True, metavar="S",

@@ -36,9 +36,9 @@ _MODULES = (
 )  # fmt: skip
 #: Rooms whose modules the program may load.
 _ROOMS = ("adviser", "cli", "common", "graph", "ingest", "model", "pis")
-#: Seconds between two looks at the store, and for a client to say what it wants.
+#: Seconds between two checks of the store, and for a client to say what it wants.
 _EVERY_S, _PATIENCE_S = 2.0, 5.0
-#: Bytes of a request; an environment is at most 2 MB.
+#: Maximum bytes of a request; an environment has at most 2 MB.
 _LARGEST = 16 << 20
 #: Variables that Python or libraries read when they are loaded.
 _LOADED_WITH = ("PYTHON", "LC_", "LANG", "LD_", "MALLOC_", "OPENSSL_", "SSL_")

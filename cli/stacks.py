@@ -41,7 +41,7 @@ _STYLES = {"faster": "green", "slower": "red", "equivalent": "cyan"}
 _MOST_NEXT = 3
 #: Differing packages of a stack in the short table.
 _MOST_DIFFERING = 3
-#: Characters of a title or a caption; parameters may be long.
+#: Maximum characters of a title or a caption; parameters may be long.
 _LONGEST_TITLE = 600
 #: Width of a drawn interval in characters; odd, so that zero can lie in the middle.
 _INTERVAL_WIDTH = 21

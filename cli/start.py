@@ -29,7 +29,7 @@ _STARTING = PRELOADED | {"up", "migrate"}
 #: First byte of the answer: the command runs, or it must run elsewhere.
 ACCEPTED, REFUSED = b"+", b"-"
 _ENDED_EXIT_CODE = 3
-#: Bytes of the path of a socket.
+#: Maximum bytes of the path of a socket.
 _LONGEST_PATH = 107
 #: Bytes of an answer that accepts: the byte, and the identifier of the process.
 _HEAD = 9

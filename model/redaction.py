@@ -151,7 +151,7 @@ def without_credentials(text: str) -> str:
     return _CREDENTIALS.sub("…@", text)
 
 
-#: Characters of foreign text that a message repeats.
+#: Maximum characters of foreign text that a message repeats.
 _LONGEST = 200
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 
 #: Unit of ``ru_maxrss``: kibibytes on Linux, bytes on macOS (getrusage(2)).
 _MAXRSS_BYTES = 1 if sys.platform == "darwin" else 1024
-#: Bytes of the command's last output on standard error that explain a failure.
+#: Bytes that are kept of the end of the command's standard error, to explain a failure.
 _KEPT_BYTES = 4000
 
 

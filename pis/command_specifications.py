@@ -35,7 +35,8 @@ RESULTS_FILE = "results"
 VARIABLES = "variables"
 #: Name of the description of the command, among the files of a job.
 DESCRIPTION = "command.json"
-#: Bytes of all files that a command names; more are data, which no digest should read each time.
+#: Maximum bytes of all files that a command names; more are data, which is too slow to digest each
+#: time.
 _MOST_BYTES = 100_000_000
 #: Programs that run a command in an environment of their own.
 _OWN_ENVIRONMENT = frozenset(("uv", "uvx", "poetry", "pdm", "hatch", "tox", "nox", "pipenv"))

@@ -196,7 +196,7 @@ class RequestMemory:
 #: Reads that began to be collected longer ago are not used. Otherwise the versions of a request
 #: that is repeated every day would only grow.
 _AGE_S = 7 * 86_400.0
-#: Bytes after decompression.
+#: Maximum bytes after decompression.
 _LARGEST = 80 << 20
 _LEVEL = 1
 #: Raised when rows change.

@@ -55,7 +55,7 @@ from model.packages.environments import Environment
 from model.packages.identity import changes_between, package_version, same_version
 from model.packages.snapshot import Snapshot, with_revision
 
-#: Number of versions of a harmful package that are read, the nearest ones.
+#: At most this number of versions of a harmful package are read, the nearest ones.
 _MOST_NEAR = 10
 
 

@@ -45,7 +45,8 @@ def selected_measurements(connection: Connection, names: Iterable[str]) -> Repor
     :param names: start of a comparison key, or the name, the folder or the start of the digest of
         an inspection; a name may end with slashes
     :raises NothingSelected: for a name without measurements
-    :raises InvalidArgument: for a short start of a digest, or for keys beside inspections
+    :raises InvalidArgument: if the start of a digest is too short, or if both keys and inspections
+        are given
     """
     keys: set[str] = set()
     inspections: dict[str, list[str]] = {}

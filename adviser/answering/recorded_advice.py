@@ -253,7 +253,7 @@ def check_stored(stored: StoredAdvice, report: dict[str, Any]) -> ReportCheck:
 
 
 _SHA256 = "sha256:"
-#: Claims that a message about an ambiguous identifier names.
+#: A message about an ambiguous identifier names at most this number of claims.
 _MOST_NAMED = 5
 
 

@@ -13,7 +13,7 @@ from itertools import combinations, product
 
 from adviser.monkey.space import ChoicePoint, ClassChoice, StackSpace
 
-#: Largest number of combinations; one takes about 100 bytes of memory.
+#: Maximum number of combinations; one takes about 100 bytes of memory.
 MOST_COMBINATIONS = 3_000_000
 
 #: Node numbers of versions, sorted.

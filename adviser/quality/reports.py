@@ -345,7 +345,7 @@ def _batch_reports(
 
 #: Increases when a key changes its meaning or disappears, not when a key is added.
 DOCUMENT_VERSION = 3
-#: Differing packages that a sentence names.
+#: Maximum number of differing packages that a sentence names.
 _MOST_DIFFERING = 5
 
 
@@ -501,8 +501,8 @@ def _repetitions(stacks: tuple[StackQuality, ...]) -> Iterator[str]:
     sufficient = [it.sufficient for it, _ in known if it.sufficient is not None]
     if sufficient:
         yield (
-            f"{max(sufficient)} repetitions a job suffice for every stack: more change the spread"
-            " between jobs by at most 5 %."
+            f"{max(sufficient)} repetitions a job suffice for every stack: further ones would"
+            " change the spread between jobs by at most 5 %."
         )
     if advice:
         typical = sorted(advice, key=lambda it: it.repetitions or 0)[(len(advice) - 1) // 2]

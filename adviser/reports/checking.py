@@ -113,7 +113,7 @@ READING_ERRORS = (KeyError, TypeError, ValueError, IndexError, AttributeError)
 class AdviceInputs:
     """The inputs of an advice.
 
-    :param premises: as recorded, because finding them again would need the solver
+    :param premises: the recorded premises; only the solver could compute them again
     """
 
     request: StackRequest

@@ -87,7 +87,7 @@ def assess(  # noqa: PLR0913 - inputs of one result
         for candidates in snapshot.packages.values()
         for candidate in candidates
         if candidate.vulnerabilities
-        and (reason := refusal_reason(allow_list.held_against(candidate)))
+        and (reason := refusal_reason(allow_list.unaccepted(candidate)))
     }
     refused = {**(vulnerable if kind.refuses_vulnerable else {}), **(harmful or {})}
     choices: dict[str, PackageChoice] = {}
@@ -125,7 +125,7 @@ def assess(  # noqa: PLR0913 - inputs of one result
         for candidate, values in release_values(
             candidates, evidence.as_of, prereleases=prereleases, harmful=vulnerable
         ):
-            values[CriterionName.SECURITY] = security_value(allow_list.held_against(candidate))
+            values[CriterionName.SECURITY] = security_value(allow_list.unaccepted(candidate))
             lost = losses.get(candidate.purl, {})
             values[CriterionName.PERFORMANCE] = lost.get(CriterionName.PERFORMANCE, 0.0)
             values[CriterionName.UNMEASURED] = lost.get(CriterionName.UNMEASURED, 0.0)

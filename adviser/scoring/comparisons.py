@@ -436,8 +436,8 @@ def self_check(identical: Sequence[Comparison], noise: NoiseTest | None = None) 
             problems.append(f"identical stacks differ by {times:.1f} times what their errors allow")
     if noise and noise.between_p < _ALARM:
         problems.append(
-            f"stacks that ran in turns differ by {noise.between:.1%} more between batches (nights,"
-            " boots, builds) than within them: a difference needs several batches"
+            f"the difference between two stacks varies by {noise.between:.1%} more between batches"
+            " (nights, boots, builds) than within them: measure several batches"
         )
     if noise and noise.correlation_p < _ALARM:
         problems.append(

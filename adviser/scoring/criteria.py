@@ -402,8 +402,8 @@ class AllowList:
         """Whether the request accepts the vulnerability."""
         return bool(self._accepted) and vulnerability.id.upper() in self._accepted
 
-    def held_against(self, candidate: Candidate) -> tuple[KnownVulnerability, ...]:
-        """The vulnerabilities of a version that the request does not accept."""
+    def unaccepted(self, candidate: Candidate) -> tuple[KnownVulnerability, ...]:
+        """Those vulnerabilities of a version which the request does not accept."""
         if not self._accepted:
             return candidate.vulnerabilities
         return tuple(it for it in candidate.vulnerabilities if not self.accepts(it))

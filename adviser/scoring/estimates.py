@@ -302,7 +302,7 @@ class Method(StrEnum):
 
     #: Two independent arms of runs.
     WELCH = "welch"
-    #: Differences of jobs that ran in turns.
+    #: Differences between paired jobs, which ran in turns.
     PAIRED = "paired"
     #: Effects of several hosts, each estimated by one of the other methods.
     POOLED = "pooled"

@@ -127,7 +127,7 @@ class WorkerContext:
         self.service.close()
 
 
-#: Attempts before a job is given up; waiting for a store does not count as one.
+#: Number of attempts before a job is given up; waiting for a store does not count as one.
 MAX_ATTEMPTS = 3
 #: Errors that another attempt may not meet.
 PASSING = (StoreUnavailable, IndexProblem, AlreadyRunning)

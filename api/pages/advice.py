@@ -28,7 +28,7 @@ from api.pages.site import (
 from api.pages.stack_groups import claims_plot, differences_plot
 from model.text import counted
 
-#: Rows in the drawing of a claim.
+#: Maximum number of rows in the drawing of a claim.
 _MOST_DRAWN = 40
 
 blueprint = Pages("advice", __name__)

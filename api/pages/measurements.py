@@ -33,7 +33,7 @@ from pis.amun.schema import InvalidSpecification
 from pis.amun.specification import load_specification
 
 blueprint = Pages("inspections", __name__)
-#: Packages of a stack that are named.
+#: At most this number of packages of a stack are named.
 _MOST_NAMED = 5
 
 

@@ -17,7 +17,7 @@ from model.packages.identity import version_key
 #: Series that are read; those of one hardware class are shown.
 _GROUPS = 50
 blueprint = Pages("packages", __name__)
-#: Affected releases that are listed.
+#: Maximum number of affected releases that are listed.
 _MOST = 500
 
 

@@ -18,7 +18,7 @@ from model.packages.identity import version_of
 _COMMENT = re.compile(r"(?:^|\s)#.*$")
 #: Characters for which ``shlex`` does more than split at blanks.
 _QUOTING = re.compile(r"""['"\\]""")
-#: Characters of quoted options: ``shlex`` is quadratic in the length of a word.
+#: Maximum characters of quoted options: ``shlex`` is quadratic in the length of a word.
 _MAX_QUOTED = 4_096
 _BLANKS = re.compile(r"[ \t\r\n]+")
 _BEGINS_OPTIONS = re.compile(r"(?:^|\s)(?=-)")

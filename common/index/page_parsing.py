@@ -72,7 +72,7 @@ _HTML = ("application/vnd.pypi.simple.v1+html", "text/html")
 
 #: Zstandard level: 39 MB take 60 ms and a fifth of the space.
 _LEVEL = 1
-#: Bytes of a page after decompression.
+#: Maximum bytes of a page after decompression.
 _LARGEST = 1 << 30
 #: File name endings of distributions, including obsolete ones.
 _DISTRIBUTIONS = (

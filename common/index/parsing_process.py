@@ -23,7 +23,7 @@ from typing import Any
 Store = Callable[[bytes, Mapping[str, Any]], bool]
 
 _DONE, _NOT_DONE = b"1", b"0"
-#: Bytes of the facts about a page; longer URLs and headers are left to the parent.
+#: Maximum bytes of the facts about a page; longer URLs and headers are left to the parent.
 _LONGEST_FACTS = 32 << 10
 
 

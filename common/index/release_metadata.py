@@ -41,7 +41,7 @@ from model.packages.wheels import installed_rank
 TAIL = 16 << 10
 #: Maximum number of further range requests.
 _ROUNDS = 4
-#: Bytes of one range: the largest table of contents that is read.
+#: Maximum bytes of one range, and so of a table of contents.
 _LARGEST_PART = 16 << 20
 _IN_MEMORY = 8 << 20
 #: Sets how much is received of a file for its metadata.

@@ -27,7 +27,7 @@ from model.errors import IndexFault, IndexProblem
 
 #: Bytes of a block of a tar archive.
 _BLOCK = 512
-#: Bytes of an extended header, which holds a long name.
+#: Maximum bytes of an extended header, which holds a long name.
 _LONGEST_HEADER = 1 << 20
 _MOST_MEMBERS = 200_000
 #: Characters of a path; longer ones are refused.

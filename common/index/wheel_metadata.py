@@ -24,7 +24,7 @@ from common.http.fetching import too_large
 from model.errors import IndexFault, IndexProblem
 from model.packages.import_names import ImportNames, names_at_end, names_in_wheel
 
-#: Bytes of a table of contents; the largest wheels have 1.5 MB.
+#: Maximum bytes of a table of contents; the largest wheels have 1.5 MB.
 _TABLE = 16 << 20
 _BROKEN = (
     zipfile.BadZipFile, tarfile.TarError, zlib.error, lzma.LZMAError, struct.error, EOFError,
@@ -296,9 +296,9 @@ def _entry(tail: bytes, end: int, project: str, table: int, limit: int) -> TailE
 
 #: Bytes at the end of a wheel in which its end record is searched.
 _END = 4 << 10
-#: Bytes of a directory; the largest wheels have 2.9 MB.
+#: Maximum bytes of a directory; the largest wheels have 2.9 MB.
 _LARGEST = 16 << 20
-#: Bytes of a text file in ``.dist-info``.
+#: Maximum bytes of a text file in ``.dist-info``.
 _LONGEST_TEXT = 64 << 10
 #: Marks of an entry that are tried as the first one; the bytes of a name may look like a mark.
 _ATTEMPTS = 8

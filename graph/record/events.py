@@ -169,7 +169,7 @@ def _public(message: str) -> str:
     return scrubbed(without_secrets(message))
 
 
-#: Attempts to deliver a notice, before it is given up.
+#: Number of attempts to deliver a notice before it is given up.
 MAX_ATTEMPTS = 10
 #: Events above this age get no notices: whoever configures a first target gets no flood.
 NOTICED_FOR = timedelta(days=7)

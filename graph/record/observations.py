@@ -209,7 +209,7 @@ class RecordedObservation(ObservationValues):
     cuda_version: Annotated[str | None, public("Version of CUDA.")]
 
 
-#: Columns of other tables by name; the others are those of observations.
+#: Columns of joined tables by field; all other fields are columns of observations.
 _JOINED: Mapping[str, Any] = {
     "indicator": IndicatorRow.name,
     "component": IndicatorRow.component,

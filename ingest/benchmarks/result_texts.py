@@ -165,7 +165,7 @@ _CONTAINER = re.compile(r"^(?=[\w.@-]{0,100}[A-Za-z])([\w.@-]{1,100}) +\|(?: |$)
 _HOST = re.compile(r"^(?=[A-Za-z][\w.-]{0,100}\d)([\w.-]{1,100}):(?: |$)", re.MULTILINE)
 #: Few lines of a table or a list have the same name or number.
 _LINES_OF_A_NAME = 2
-#: Prefixes in a row; a rank in a container on a host has three.
+#: Maximum number of prefixes in a row; a rank in a container on a host has three.
 _MOST_PREFIXES = 6
 
 

@@ -38,7 +38,7 @@ from model.packages.native_libraries import bundled_document
 #: Reason of a failed build whose status contains no reason.
 BUILD_FAILED = "build-failed"
 
-#: How many characters of a resolver's or compiler's message are stored; all are in the log.
+#: Maximum stored characters of a resolver's or compiler's message; the log has all of it.
 _LONGEST_MESSAGE = 500
 _LONGEST_READ = 2**20
 _INT32 = 2**31 - 1

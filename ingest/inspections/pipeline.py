@@ -19,7 +19,7 @@ from ingest.sources.source_items import RefusedDocument, SkippedFile, SourceLimi
 from model.declared_fields import report_of
 
 KIND = "inspection"
-#: Number of refused documents in a report; the quarantine has all.
+#: Maximum number of refused documents in a report; the quarantine has all.
 _MOST_REFUSALS = 100
 
 

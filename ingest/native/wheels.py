@@ -84,7 +84,7 @@ _BROKEN = (
 #: Suffixes of extension modules.
 _EXTENSION = re.compile(r"\.(?:cpython-[^.]+|abi3t?|pypy[^.]*|graalpy[^.]*)\.so$")
 _NAMESPACES = re.compile(r"[^/]+\.dist-info/namespace_packages\.txt")
-#: Bytes of the list of namespace packages.
+#: Maximum bytes of the list of namespace packages.
 _LONGEST_LIST = 64 << 10
 
 

@@ -38,7 +38,7 @@ MAX_REFUSED_LINES = 1_000
 
 #: For sources that the operator named on the command line.
 _OPERATOR_LIMITS = SourceLimits(allow_http=True, lines=True)
-#: Characters of a message that are stored.
+#: Maximum stored characters of a message.
 _LONGEST = 10_000
 _NO_ADDRESSES: Mapping[str, str] = MappingProxyType({})
 

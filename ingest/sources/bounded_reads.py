@@ -11,7 +11,7 @@ from typing import BinaryIO, cast
 from ingest.sources.source_items import MEBIBYTE, RawDocument, SourceLimits
 from model.errors import InvalidDocument, Reason
 
-#: How many levels of folders are searched.
+#: Maximum depth at which folders are searched.
 MAX_DEPTH = 64
 #: A file that unpacks to fewer bytes is accepted whatever its compression ratio.
 BOMB_FLOOR_BYTES = 16 * MEBIBYTE

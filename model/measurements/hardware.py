@@ -53,7 +53,7 @@ _REQUESTED_FIELDS = ("cpu_family", "cpu_model", "physical_cpus", "processor")
 
 #: Differences that the label of a class names at most.
 _MOST_FACTS = 4
-#: Bytes of cached input; real machines need less, and larger inputs are not worth caching.
+#: Maximum bytes of cached input; real machines need less, and larger inputs are not worth caching.
 _KEPT_BYTES = 16 * 1024
 
 

@@ -59,7 +59,7 @@ class ImportNames:
 
 #: Maximum number of names of a release; with more, the deepest names are replaced by their parents.
 MAX_NAMES = 100
-#: Characters of a dotted name.
+#: Maximum characters of a dotted name.
 _LONGEST_NAME = 200
 #: A file of a module, with the tags of an extension module if any.
 _MODULE = re.compile(r"([^\W\d]\w*)((?:\.[\w-]+)*)\.(py|pyc|so|pyd)")

@@ -18,7 +18,7 @@ from model.measurements.units import DISPLAY_UNITS
 
 #: Characters of an offending line in a message.
 _QUOTED = 60
-#: Lines of standard error in a message.
+#: Maximum lines of standard error in a message.
 _MOST_LINES = 10
 _NO_OUTPUT = "nothing, or an empty object"
 

@@ -27,10 +27,10 @@ from pis.temporary_folders import scratch_folder
 
 #: Limits of one hook.
 _LIMITS = replace(CONFINED, wall_s=300.0)
-#: What a backend may ask for.
+#: Maximum number of requirements of a backend.
 _MOST_REQUIREMENTS = 100
 _PATH = "/usr/local/bin:/usr/bin:/bin"
-#: Bytes of a source distribution: the sandbox holds it unpacked, in memory.
+#: Maximum bytes of a source distribution: the sandbox holds it unpacked, in memory.
 MOST_BYTES = 64 * MEBIBYTE
 
 #: Runs one hook, and writes its result to standard output; what the build prints goes elsewhere.

@@ -364,7 +364,7 @@ def test_page_of_series_counts_measurements_only_of_its_series(filled_app: Flask
     assert counted == [keys[1:3]]
 
 
-def test_number_of_newest_series_is_bounded(filled_app: Flask) -> None:
+def test_listing_of_newest_series_has_a_maximum_length(filled_app: Flask) -> None:
     with filled_app.extensions[EXTENSION].engine.connect() as connection:
         every = newest_series(connection, 50, 2_000)
         assert len(every) == 6

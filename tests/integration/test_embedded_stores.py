@@ -284,7 +284,7 @@ def test_stores_keep_ports_after_a_restart(running: EmbeddedStores, own_home: Se
     assert [store.record.port for store in running.start()] == before
 
 
-def test_running_stores_are_used_even_without_run_records(
+def test_running_stores_are_found_without_their_process_files(
     running: EmbeddedStores, own_home: Settings
 ) -> None:
     before = pids_of(running)

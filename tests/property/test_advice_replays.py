@@ -101,6 +101,6 @@ def test_replayed_advice_is_equal_in_another_process_and_thread_count(
     assert statuses == {"optimal", "infeasible"}
 
 
-def test_every_advice_report_passes_the_check(answered: list[tuple[AdviceInputs, bytes]]) -> None:
+def test_every_advice_report_is_found_correct(answered: list[tuple[AdviceInputs, bytes]]) -> None:
     for inputs, report in answered:
         assert check_report(json.loads(report), inputs) == []

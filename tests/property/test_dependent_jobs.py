@@ -50,7 +50,7 @@ def test_correlated_identical_stacks_make_few_claims(correlation: float) -> None
     assert sum(map(claims, answers(design, 150, 92))) <= 0.05 * 150
 
 
-def test_true_gain_is_found_although_nights_differ() -> None:
+def test_true_gain_is_found_although_rates_differ_between_nights() -> None:
     design = replace(NIGHTS, gain=0.10)
     gained = [comparisons[0].verdict for comparisons in answers(design, 60, 93)]
     assert gained.count(Verdict.FASTER) >= 0.7 * 60

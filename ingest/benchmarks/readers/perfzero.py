@@ -41,7 +41,7 @@ _OF_PROCESS = (
 )
 _STRING_OR_COMMENT = re.compile(r'("(?:[^"\\\n]|\\.)*+")|#[^\n]*')
 _OBJECT_START = re.compile(r"^ ?\{", re.MULTILINE)
-#: Objects of a log that are tried; an execution writes one.
+#: At most this number of objects of a log are tried; an execution writes one.
 _MOST_OBJECTS = 1000
 #: ``wall_time`` of a benchmark that does not report it.
 _NOT_REPORTED = -1
