@@ -27,7 +27,6 @@ from adviser.reports.record_links import head_of, links_of
 from adviser.reports.serialization import code_version, dataclass_to_json
 from adviser.reports.unfetched_versions import UnfetchedVersions, unfetched_in
 from adviser.resolver.results import Conflict
-from adviser.advice_request import StackRequest
 from graph.engine import GRAPH, Stores
 from graph.hung_stores import watchdog
 from graph.record.advice import add_advice

@@ -21,7 +21,6 @@ from adviser.answering.index_selection import with_silent_indexes
 from adviser.packs.stored_packs import PackReader
 from adviser.resolver.resolver_request import ResolverRequest
 from adviser.resolver.specifiers import admits
-from adviser.advice_request import StackRequest
 from adviser.why import ForcedStack, PackagePresence
 from common.versioned_cache import VersionedCache
 from graph.engine import GRAPH, Stores

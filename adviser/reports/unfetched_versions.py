@@ -8,7 +8,6 @@ from adviser.advice_request import StackRequest
 from adviser.resolver.resolver_request import ResolverRequest
 from adviser.resolver.results import Conflict, ConflictStep, FactKind
 from adviser.resolver.specifiers import admits, names_prerelease
-from adviser.advice_request import StackRequest
 from model.packages.candidates import Candidate, ExclusionReason
 from model.packages.identity import DEFAULT_INDEX, version_of
 from model.packages.snapshot import Snapshot

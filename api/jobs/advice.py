@@ -26,7 +26,6 @@ from adviser.answering.target_hardware import recorded_target
 from adviser.provenance import KnownIndexes, check_lock
 from adviser.reports.documents import conflict_document
 from adviser.reports.serialization import plain
-from adviser.advice_request import StackRequest, parse_dependencies
 from adviser.why import ForcedStack, why_not
 from api.http.project_files import public_indexes
 from api.jobs.queue import PROJECT_SOON
