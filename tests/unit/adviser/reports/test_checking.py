@@ -6,12 +6,11 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-import orjson
 import pytest
 
 from adviser.advise import Advice, assess_candidates
 from adviser.answering.recorded_advice import check_stored, why_it_may_differ
-from adviser.reports.checking import check_offline, check_report, differences
+from adviser.reports.checking import check_offline, check_report
 from adviser.reports.serialization import code_version
 from adviser.resolver.results import ResolutionStatus
 from model.errors import InvalidDocument
@@ -88,11 +87,9 @@ def test_edit_of_any_report_value_is_detected_by_comparison_with_the_record(
 ) -> None:
     _, report, advice, places = case
     record = stored_report(advice, report)
-    recorded = orjson.loads(record.report)
-    found = check_stored(record, edited(report, places[0]))
-    assert any("not as recorded" in it for it in found.problems)
     for place in places:
-        assert list(differences(edited(report, place), recorded)), place
+        found = check_stored(record, edited(report, place))
+        assert any("not as recorded" in it for it in found.problems), place
 
 
 REBUILT = [
