@@ -192,7 +192,7 @@ def advise(
             texts[missing.message()] = missing.message(fetch)
         print_report(answered.report, texts, verbose=verbose)
     if advice.best is None:
-        context.exit(3 if answered.report["result"]["report"]["search"].get("unavailable") else 1)
+        context.exit(3 if answered.unread else 1)
     if applied is not None and not _apply(*applied, advice, advice.best, options):
         context.exit(1)
 

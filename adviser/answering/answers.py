@@ -21,6 +21,7 @@ from adviser.reports.documents import (
     report_bytes,
     report_document,
     result_document,
+    unread_count,
 )
 from adviser.reports.manifests import Files
 from adviser.reports.record_links import head_of, links_of
@@ -69,6 +70,11 @@ class Answer:
     known: ReleaseKnowledge
     report: dict[str, Any]
     timings: dict[str, float]
+
+    @property
+    def unread(self) -> int:
+        """Number of packages and versions that were not read, so that a conflict proves nothing."""
+        return unread_count(self.advice, self.known)
 
 
 def make_answer(

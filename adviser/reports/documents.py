@@ -208,7 +208,7 @@ def failure_of(advice: Advice, known: ReleaseKnowledge) -> str | None:
     if conflict is None:
         return f"the search found no stack within its {advice.resolution.limit or 'time'} limit"
     chain = "; ".join(step.message for step in conflict.steps)
-    among = " of the versions that were read" if _not_read(advice, known) else ""
+    among = " of the versions that were read" if unread_count(advice, known) else ""
     return f"no stack{among} meets the request: {chain}"
 
 
@@ -347,7 +347,7 @@ def _criteria(advice: Advice, stack: ResolvedStack) -> list[dict[str, Any]]:
 def _certificate(advice: Advice, known: ReleaseKnowledge) -> dict[str, Any]:
     """The proof of the search, and its inputs. Times are in the metadata."""
     resolution = advice.resolution
-    if resolution.conflict is not None and _not_read(advice, known):
+    if resolution.conflict is not None and unread_count(advice, known):
         unknown = ResolutionStatus.UNKNOWN
         resolution = replace(resolution, status=unknown, settled=False, complete=False)
     return {
@@ -381,16 +381,16 @@ def _invitation_notes(certificate: Mapping[str, Any]) -> Iterator[ReportNote]:
         yield ReportNote(NoteCode.UNREAD_INVITATIONS, NoteLevel.INFO, message)
 
 
-def _not_read(advice: Advice, known: ReleaseKnowledge) -> int:
+def unread_count(advice: Advice, known: ReleaseKnowledge) -> int:
     """Number of packages and versions that were not read, so that a conflict proves nothing."""
     return len(advice.unread) + sum(it.count for it in known.unread)
 
 
 def _search(advice: Advice, known: ReleaseKnowledge) -> dict[str, Any]:
     sizes = advice.resolution.sizes
-    unavailable = _not_read(advice, known)
+    unread = unread_count(advice, known)
     return {
-        **({"unavailable": unavailable} if unavailable else {}),
+        **({"unavailable": unread} if unread else {}),
         "candidates": advice.snapshot.candidate_count,
         "read": advice.snapshot.candidate_count - advice.snapshot.unread_count,
         "likely": advice.snapshot.likely_count,

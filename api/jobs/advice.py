@@ -139,7 +139,7 @@ def run_advice(worker: WorkerContext, analysis: Analysis, document: dict[str, An
         def also(connection: Connection) -> None:
             commit_unflushed(connection)  # the end of the analysis follows
             worker.service.queue.enqueue(connection, PROJECT_SOON)
-            if answered.report["result"]["report"]["search"].get("unavailable"):
+            if answered.unread:
                 supersede(connection, analysis.analysis_id)
 
         report = store(stores, answered, also)
