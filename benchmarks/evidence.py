@@ -10,6 +10,7 @@ import json
 import sys
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -121,7 +122,8 @@ def _measure(
 ) -> Iterator[str]:
     """Run the missing jobs of one library, and yield what could not be measured."""
     try:
-        outcomes = inspect(specifications, LocalLauncher(settings), options, progress)
+        with closing(LocalLauncher(settings)) as launcher:
+            outcomes = inspect(specifications, launcher, options, progress)
     except ProjectError as error:
         yield f"{specifications[0].script}: {error}"
         return

@@ -360,20 +360,21 @@ def clean(settings: Settings, days: float, cache: bool, dry_run: bool, as_json: 
     """Remove old environments of inspections, and cached pages.
 
     Later commands make removed environments and read removed pages again. Measurements, documents
-    and stores stay. Exit code 5 while a measurement runs on this machine.
+    and stores stay, and so do environments that an inspection uses. Exit code 5 while a measurement
+    runs on this machine, unless it shares the machine.
     """
+    from pis.amun.environments import old_environments, remove_environment  # loads the runner
+
     with free_machine(0):
-        # Each use of an environment touches its description.
-        oldest = time.time() - days * _DAY_S
-        descriptions = sorted((settings.home / "environments").glob("*/environment.json"))
-        folders = [it.parent for it in descriptions if it.stat().st_mtime <= oldest]
-        if cache:
-            folders += filter(Path.is_dir, (settings.index_cache / it for it in _CACHES))
-        sizes = {str(folder): size_of(folder) for folder in folders}
-        if not dry_run:
-            for folder in folders:
+        sizes = {}
+        for folder in old_environments(settings, time.time() - days * _DAY_S):
+            size = size_of(folder)
+            if remove_environment(folder, dry_run=dry_run):
+                sizes[str(folder)] = size
+        for folder in filter(Path.is_dir, (settings.index_cache / it for it in _CACHES if cache)):
+            sizes[str(folder)] = size_of(folder)
+            if not dry_run:
                 shutil.rmtree(folder, ignore_errors=True)
-                folder.with_name(f"{folder.name}.lock").unlink(missing_ok=True)
     if as_json:
         print_json({"dry_run": dry_run, "folders": sizes, "bytes": sum(sizes.values())})
         return

@@ -7,6 +7,7 @@ with the lock.
 """
 
 import contextlib
+import fcntl
 import json
 import mmap
 import os
@@ -198,12 +199,14 @@ def build_environment(
     settings: Settings,
     python_version: str | None = None,
     on_line: LineCallback | None = None,
+    uses: contextlib.ExitStack | None = None,
 ) -> BuiltEnvironment:
     """Return the environment of ``lock`` below ``THOTH_HOME/environments``; build it if needed.
 
     :param python_version: such as ``3.11`` or ``3.11.7``; by default the version of the lock or
         else of the running interpreter
     :param on_line: called with each line of the build log at once
+    :param uses: until it is closed, ``thoth clean`` leaves the environment
     :raises BuildFailed: ``python-not-found``, ``hash-mismatch``, ``no-wheel``,
         ``index-unreachable``, ``timed-out``, ``disk-full``, ``host-failed``,
         ``launcher-unavailable`` or ``build-failed``, with the log
@@ -217,9 +220,13 @@ def build_environment(
         name = environment_digest(lock, interpreter)
         path = home / name.removeprefix("sha256:")[:32]
         with FileLock(f"{path}.lock"):
-            return _existing(path, name, log) or _build(
+            environment = _existing(path, name, log) or _build(
                 lock, interpreter, path, name, settings, log
             )
+            if uses is not None:
+                description = uses.enter_context((path / _DESCRIPTION).open("rb"))
+                fcntl.flock(description, fcntl.LOCK_SH)
+            return environment
     except (OSError, UnicodeError) as error:
         raise build_failure(reason_of(error) or "build-failed", str(error), log) from error
 
@@ -245,6 +252,26 @@ def _sweep(home: Path) -> None:
         lock = FileLock(home / f"{part.name.partition('.')[0]}.lock", timeout=0)
         with contextlib.suppress(Timeout), lock:
             shutil.rmtree(part, ignore_errors=True)
+
+
+def old_environments(settings: Settings, used_before_s: float) -> list[Path]:
+    """Return the complete environments that were last used before a time; each use touches them."""
+    paths = sorted((settings.home / "environments").glob(f"*/{_DESCRIPTION}"))
+    old = [it.parent for it in paths if it.stat().st_mtime <= used_before_s]
+    return [it for it in old if it.suffix != _PART]
+
+
+def remove_environment(path: Path, *, dry_run: bool = False) -> bool:
+    """Remove an environment with its lock; return ``False`` if an inspection uses it."""
+    try:
+        with FileLock(f"{path}.lock", timeout=0), (path / _DESCRIPTION).open("r+b") as description:
+            fcntl.flock(description, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if not dry_run:
+                shutil.rmtree(path, ignore_errors=True)
+                Path(f"{path}.lock").unlink(missing_ok=True)
+    except (Timeout, BlockingIOError, FileNotFoundError):
+        return False
+    return True
 
 
 def _existing(path: Path, name: str, log: BuildLog) -> BuiltEnvironment | None:

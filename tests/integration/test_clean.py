@@ -1,11 +1,14 @@
 """What ``thoth clean`` removes, and what it leaves."""
 
+import fcntl
 import json
 import os
+import shutil
 import time
 from pathlib import Path
 
 import pytest
+from filelock import FileLock
 
 from cli.stores import clean
 from common.settings import Settings
@@ -41,6 +44,17 @@ def test_clean_dry_run_shows_the_bytes_and_removes_nothing(settings: Settings) -
     assert "2 folders would be removed, 2 MB" in shown.stdout
     document = json.loads(run_here(clean, settings, "--dry-run", "--days", "1", "--json").stdout)
     assert (len(document["folders"]), document["bytes"]) == (2, 4_000_004)
+    assert remaining(settings) == before
+
+
+def test_clean_leaves_environments_that_an_inspection_uses_or_builds(settings: Settings) -> None:
+    folder = settings.home / "environments"
+    shutil.copytree(folder / "new", folder / "new.7.part")
+    before = remaining(settings)
+    with FileLock(folder / "old.lock"), (folder / "new" / "environment.json").open() as used:
+        fcntl.flock(used, fcntl.LOCK_SH)
+        cleaned = run_here(clean, settings, "--days", "0", "--json")
+    assert json.loads(cleaned.stdout)["folders"] == {}
     assert remaining(settings) == before
 
 

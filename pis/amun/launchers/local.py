@@ -5,6 +5,7 @@ import math
 import os
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -68,6 +69,7 @@ class LocalLauncher:
         self._on_line = on_line
         self._commands = commands
         self._concealed = concealed
+        self._uses = ExitStack()
 
     def slots(self) -> int:
         """Return 1, as concurrent jobs would disturb each other."""
@@ -75,21 +77,26 @@ class LocalLauncher:
 
     def prepare(self, inspection: Inspection) -> PreparedInspection:
         """Build the environment of the inspection's lock."""
-        return prepare_here(inspection, self._settings, self._on_line)
+        return prepare_here(inspection, self._settings, self._uses, self._on_line)
 
     def run(self, prepared: PreparedInspection, job: Job) -> JobResult:
         """Run one job in a new process."""
         return run_here(prepared, job, self.name, self._commands, self._concealed)
 
     def close(self) -> None:
-        """Do nothing, as no resources are held."""
+        """Give up the environments, which ``thoth clean`` may remove then."""
+        self._uses.close()
 
 
 def prepare_here(
-    inspection: Inspection, settings: Settings, on_line: LineCallback | None = None
+    inspection: Inspection,
+    settings: Settings,
+    uses: ExitStack,
+    on_line: LineCallback | None = None,
 ) -> PreparedInspection:
     """Build the environment of an inspection on this machine.
 
+    :param uses: until it is closed, the environment is in use
     :raises BuildFailed: also if this machine does not meet the requirements
     """
     log = BuildLog(on_line)
@@ -114,7 +121,7 @@ def prepare_here(
         log.write("the script runs as the current user, without a sandbox")
     try:
         environment = build_environment(
-            specification.lock, settings, specification.python_version, on_line
+            specification.lock, settings, specification.python_version, on_line, uses
         )
     except BuildFailed as error:
         error.log = str(log) + error.log

@@ -9,6 +9,7 @@ import importlib.metadata
 import os
 import socket
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -37,6 +38,7 @@ class Worker:
         # Ray sets it to the number of assigned processors, but the specification decides.
         os.environ.pop("OMP_NUM_THREADS", None)
         self._settings = replace(Settings.from_env(), package_indexes=package_indexes)
+        self._uses = ExitStack()
 
     def ready(self) -> str:
         """Return the path of this code; the answer shows that the node is reserved."""
@@ -44,7 +46,7 @@ class Worker:
 
     def prepare(self, inspection: Inspection) -> PreparedInspection:
         """Build the environment on this node."""
-        return prepare_here(inspection, self._settings)
+        return prepare_here(inspection, self._settings, self._uses)
 
     def run(self, prepared: PreparedInspection, job: Job) -> JobResult:
         """Run one job on this node."""

@@ -5,6 +5,7 @@ import subprocess
 import sys
 import zipfile
 from collections.abc import Iterator
+from contextlib import ExitStack
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from filelock import FileLock
 from common.formats.locks.entries import LockEntry
 from common.settings import Settings
 from model.measurements.job_stability import is_host_build
-from pis.amun.environments import build_environment
+from pis.amun.environments import build_environment, remove_environment
 from pis.amun.launchers import BuildFailed
 from pis.amun.locks import Lock
 from tests.services.index import PASSWORD, Answer, Index, package_index, raw
@@ -260,6 +261,18 @@ def test_two_processes_build_an_environment_only_once(index: Index, settings: Se
         "False\n",
         "True\n",
     ]
+
+
+def test_environment_is_removed_only_after_its_last_user(index: Index, settings: Settings) -> None:
+    lock = Lock((package("parrot", "1.2", index.add_wheel("parrot", "1.2")),))
+    with ExitStack() as first, ExitStack() as second:
+        built = build_environment(lock, settings, uses=first)
+        build_environment(lock, settings, uses=second)
+        first.close()
+        assert not remove_environment(built.path)
+        assert built.python.exists()
+    assert remove_environment(built.path)
+    assert not list(built.path.parent.iterdir())
 
 
 def test_unwritable_home_folder_is_reported_as_a_failed_build(tmp_path: Path) -> None:
