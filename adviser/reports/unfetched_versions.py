@@ -218,13 +218,14 @@ def _fetching(fetch: bool | None) -> str:
 
 
 def _commands(request: StackRequest, missing: Iterable[str]) -> Iterator[str]:
-    own = {it.name: request.index_named(it.index) for it in request.requirements if it.index}
+    rules = request.resolver_request({})
     known = {it.name for it in request.options.indexes if it.known}
     groups: dict[str, list[str]] = {}
     for name in missing:
-        groups.setdefault(own.get(name, ""), []).append(name)
+        # An index that is not configured ends the search.
+        if known.issuperset(rules.indexes_of(name)[:1]):
+            groups.setdefault(rules.only_index_of(name) or "", []).append(name)
     for index, names in sorted(groups.items()):
-        if not index or index in known:
-            option = f" --index {index}" if index else ""
-            shown = " ".join(names[:_SHOWN]) + (" …" if names[_SHOWN:] else "")
-            yield f"`thoth packages add {shown}{option}`"
+        option = f" --index {index}" if index else ""
+        shown = " ".join(names[:_SHOWN]) + (" …" if names[_SHOWN:] else "")
+        yield f"`thoth packages add {shown}{option}`"

@@ -162,7 +162,7 @@ class Snapshot:
         absent = [
             f"{name}: {it.message}"
             for name, it in self.absences.items()
-            if it.reason is AbsenceReason.UNAVAILABLE
+            if it.reason is not AbsenceReason.NOT_FOUND
         ]
         absent += [
             f"{name} {it.version}: {it.message}"

@@ -94,7 +94,12 @@ def test_missing_packages_are_reported_with_a_remedy() -> None:
             "nothing is missing": advice_for(),
         }.items()
     }
-    for title, index in (("an index", OWN), ("an index that is not configured", UNKNOWN)):
+    owner = replace(UNKNOWN, owns=("we*",))
+    for title, index in (
+        ("an index", OWN),
+        ("an index that is not configured", UNKNOWN),
+        ("an index that is not configured and owns the other package", owner),
+    ):
         request = request_for(files={"Pipfile": PIPFILE}, indexes=(MAIN, index))
         for known, snapshot in (("", snapshot_for(request)), (", nothing known", {})):
             found = snapshot or snapshot_for(request, {})
@@ -124,7 +129,11 @@ def test_index_without_an_answer_leaves_packages_open_of_which_versions_are_know
     silent = Absence(AbsenceReason.UNAVAILABLE, "it was not read from pypi: no answer")
     snapshot = with_absences(conflict("web>=4\n").snapshot, {"web": silent})
     assert snapshot.unread_texts() == ("web: it was not read from pypi: no answer",)
+    closed = Absence(AbsenceReason.NOT_CONFIGURED, "the index own is not configured here")
+    missing = replace(conflict("web\n", {}).snapshot, absences={"web": closed})
+    assert missing.unread_texts() == ("web: the index own is not configured here",)
     absent = Absence(AbsenceReason.NOT_FOUND, "pypi does not have it")
+    assert not replace(missing, absences={"web": absent}).unread_texts(["web"])
     assert not with_absences(snapshot, {"web": absent}).absences
 
 
