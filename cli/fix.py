@@ -19,7 +19,7 @@ from adviser.answering.answers import on_hardware
 from adviser.answering.lock_fixes import FixOptions, LockFixes, fixes_of_lock
 from adviser.fix import NOT_MEASURED, ChangedPackage, Fix, FixResult, OpenVulnerability
 from adviser.locks.formats import UnwritableLock
-from adviser.projects.locks import ProjectLock
+from adviser.projects.locks import OF_OTHERS, ProjectLock
 from adviser.projects.project import Project, ProjectFormat, ProjectRequirement
 from adviser.reports.checking import proof_document
 from adviser.resolver.worker import ResolverWorker
@@ -351,7 +351,7 @@ def fixes_of(
                 require_projected(stores, fixes.snapshot.revisions)
     for text in notes:
         print_note(text)
-    return fixes
+    return replace(fixes, not_looked_at=len(lock.content.left_out(lock.where.markers)))
 
 
 def fix_lines(fixes: LockFixes, now: datetime) -> Iterator[str]:
@@ -363,10 +363,13 @@ def fix_lines(fixes: LockFixes, now: datetime) -> Iterator[str]:
     packages = counted(len(fixes.locked), "package")
     old = f", {counted(days, 'day')} old" if (days := (now - as_of).days) > 0 else ""
     age = f"(advisories of {moment_text(as_of)}{old})"
+    what = counted(len(result.open), "open vulnerability", "open vulnerabilities")
+    affected = f"{len({it.package for it in result.open})} of " if result.open else ""
+    yield f"{what if result.open else 'no open vulnerability'} in {affected}{packages} {age}"
+    if others := fixes.not_looked_at:
+        yield f"not looked at: {counted(others, 'other locked version')}, {OF_OTHERS}"
     if result.open:
-        yield from _fix_lines(result, packages, age)
-    else:
-        yield f"no open vulnerability in {packages} {age}"
+        yield from _fix_lines(result)
     for vulnerability in (*result.open, *result.closed):
         if (statement := vulnerability.vex) is not None:
             closed = vulnerability in result.closed
@@ -376,10 +379,7 @@ def fix_lines(fixes: LockFixes, now: datetime) -> Iterator[str]:
         yield f"not counted: {many}, by --only, --min-severity or --allow-vulnerability"
 
 
-def _fix_lines(result: FixResult, packages: str, age: str) -> Iterator[str]:
-    affected = len({it.package for it in result.open})
-    many = "vulnerability" if len(result.open) == 1 else "vulnerabilities"
-    yield f"{len(result.open)} open {many} in {affected} of {packages} {age}"
+def _fix_lines(result: FixResult) -> Iterator[str]:
     if result.conflict is not None:
         read = " of the versions that were read" if result.unread else ""
         yield f"no stack{read} meets the requirements of the project:"

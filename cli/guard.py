@@ -15,6 +15,8 @@ from adviser.answering.lock_comparison import (
     LockKnowledge,
     compare_lock_versions,
     guard_document,
+    not_compared,
+    not_compared_lines,
     pinned_request,
     proposals_for,
     read_knowledge_of_locks,
@@ -159,8 +161,9 @@ def guard(
         raise InvalidArgument(f"{new} names no package, but {old} does: is {new} complete?")
     for note in dict.fromkeys(lock_notes(*locks)):
         print_note(note)
-    installed = [lock.packages(where.markers) for lock in locks]
-    before, after = ({name: it.version for name, it in lock.items()} for lock in installed)
+    before, after = (
+        {name: it.version for name, it in lock.packages(where.markers).items()} for lock in locks
+    )
     pack: Path | None = options["pack"]
     _check_sources(context, fetch, service, pack)
     if options["output"] is not None and not propose:
@@ -185,17 +188,20 @@ def guard(
     proposals = proposals_for(knowledge, *sides, requirements=_requirements(new, where))
     upgrade = proposals.with_proposals(upgrade)
     print_note(hardware.note)
+    others = not_compared(locks, where.markers)
     if as_json:
         old_side, new_side = map(side_document, locks, (before, after))
-        print_canonical_json({**guard_document(upgrade), "old": old_side, "new": new_side})
+        print_canonical_json({
+            **guard_document(upgrade), "not_compared": others, "old": old_side, "new": new_side,
+        })  # fmt: skip
     else:
-        print_lines(guard_lines(upgrade, fetched=unmet is not None, verbose=options["verbose"]))
+        fetched = unmet is not None
+        print_lines(guard_lines(upgrade, others, fetched=fetched, verbose=options["verbose"]))
     if (versions := _proposed(upgrade, proposals) if propose else None) is not None:
-        stored = service is None and pack is None
-        sources = {**options, "fetch": fetch, "stored": stored}
+        sources = {**options, "fetch": fetch, "stored": service is None and pack is None}
         write_versions(settings, versions, new, locks[1], after, where, sources)
     if options["comment"]:
-        write_file(options["comment"], comment_text(upgrade, new.as_posix()).encode())
+        write_file(options["comment"], comment_text(upgrade, new.as_posix(), others).encode())
     if options["sarif"]:
         write_file(options["sarif"], canonical_json(sarif_document(upgrade, new)))
     code = _CODES[upgrade.outcome.value]
@@ -343,10 +349,21 @@ def _stored_knowledge(
 
 
 def guard_lines(
-    upgrade: GuardResult, *, fetched: bool = False, verbose: bool = False
+    upgrade: GuardResult,
+    others: Sequence[str] = (),
+    *,
+    fetched: bool = False,
+    verbose: bool = False,
 ) -> Iterator[str]:
-    """The result as lines; the parameters are those of :func:`comparison_lines`."""
-    yield from comparison_lines(upgrade, fetched=fetched, verbose=verbose)
+    """The result as lines; the other parameters are those of :func:`comparison_lines`.
+
+    :param others: packages that differ, but are not compared
+    """
+    if others and not upgrade.changes:
+        yield "the locks install the same versions"
+    else:
+        yield from comparison_lines(upgrade, fetched=fetched, verbose=verbose)
+    yield from not_compared_lines(others)
     if upgrade.changes:
         yield _result_text(upgrade)
 
@@ -356,11 +373,13 @@ def _result_text(upgrade: GuardResult) -> str:
     return f"{_RESULTS[upgrade.outcome.value]}{unseen}"
 
 
-def comment_text(upgrade: GuardResult, lock: str) -> str:
+def comment_text(upgrade: GuardResult, lock: str, others: Sequence[str] = ()) -> str:
     """The settled differences as Markdown, with everything else folded; empty if there are none.
 
     Equivalence is no difference. All text of documents stands in code blocks, so that it makes
     neither links nor mentions.
+
+    :param others: packages that differ, but are not compared
     """
     findings = findings_of(upgrade)
     first = [it for it in findings if it.settled_difference]
@@ -371,6 +390,7 @@ def comment_text(upgrade: GuardResult, lock: str) -> str:
         *change_lines(upgrade),
         *group_lines(replace(upgrade, proposals=()), [it for it in findings if it not in first]),
         *remaining_lines(upgrade, fetched=True),
+        *not_compared_lines(others),
     ]
     differences = sum(it.settled_difference for it in findings_of(upgrade, every=True))
     title = f"thoth guard: {counted(differences, 'settled difference')}"

@@ -25,6 +25,7 @@ _GUARD: Keys = {
     "speed_only": None, "yanked": {"name": None}, "introduced": _VULNERABILITY,
     "proposals": {"package": None, "instead": None}, "missing": {"kind": None, "package": None},
     "unmeasured": None, "removed": _VULNERABILITY, "changes": {"name": None}, "closed": _CLOSED,
+    "not_compared": None,
 }  # fmt: skip
 _FIX: Keys = {
     "changed": {"name": None, "new": None}, "slower": None, "fixed": {"id": None},
@@ -85,7 +86,7 @@ def fix_answer(document: Document) -> dict[str, Any]:
         for key, texts in blocker.items():
             blocker[key] = [it for it in texts if not any(out in it for out in unheard)][:3]
     return {**answers, "settled_by": [_REMEDIES[it] for it in missing if missing[it]], **selected,
-            "unknown": document["unknown"],
+            "unknown": document["unknown"], "not_looked_at": document["not_looked_at"],
             "closed": _selected(document.get("closed", ()), _CLOSED)}  # fmt: skip
 
 

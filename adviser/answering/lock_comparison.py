@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
@@ -29,7 +29,7 @@ from adviser.guard_findings import GuardGroup, findings_of, proposal_text
 from adviser.guard_proposals import UpgradeProposals, harmful_packages, nearest_first
 from adviser.harm import pins_of
 from adviser.packs.stored_packs import PackReader, known_hardware
-from adviser.projects.locks import ProjectLock
+from adviser.projects.locks import OF_OTHERS, ProjectLock
 from adviser.projects.project import Project, ProjectRequirement
 from adviser.reports.serialization import claim_document, identified_claim, plain
 from adviser.scoring.criteria import AllowList, RecommendationType
@@ -54,6 +54,7 @@ from model.packages.candidates import (
 from model.packages.environments import Environment
 from model.packages.identity import changes_between, package_version, same_version
 from model.packages.snapshot import Snapshot, with_revision
+from model.text import counted, first_few
 
 #: At most this number of versions of a harmful package are read, the nearest ones.
 _MOST_NEAR = 10
@@ -401,6 +402,20 @@ def side_document(lock: ProjectLock, versions: Mapping[str, str]) -> dict[str, A
     """
     left_out = [{"what": it.what, "kind": it.code.value} for it in lock.elsewhere]
     return {"packages": dict(sorted(versions.items())), "not_covered": left_out}
+
+
+def not_compared(locks: Sequence[ProjectLock], markers: Mapping[str, str]) -> tuple[str, ...]:
+    """Names of packages that differ in what two locks do not install (:data:`OF_OTHERS`)."""
+    old, new = locks
+    left_out = old.left_out(markers) | new.left_out(markers)
+    return tuple(sorted({name for name, _ in (old.pins ^ new.pins) & left_out}))
+
+
+def not_compared_lines(names: Sequence[str]) -> Iterator[str]:
+    """A line about the packages of :func:`not_compared`, if there are any."""
+    if names:
+        many = counted(len(names), "package that differs", "packages that differ")
+        yield f"not compared: {many}, {OF_OTHERS}: {first_few(names, 10)}"
 
 
 def _changed_versions(old: Mapping[str, str], new: Mapping[str, str]) -> tuple[Dependency, ...]:

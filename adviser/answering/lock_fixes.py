@@ -86,6 +86,7 @@ class LockFixes:
     :param snapshot: with its revision
     :param advisories_as_of: when the oldest archive of advisories was read; ``None`` if none was,
         so that no version counts as vulnerable
+    :param not_looked_at: number of other versions that the lock pins
     """
 
     result: FixResult
@@ -93,6 +94,7 @@ class LockFixes:
     snapshot: Snapshot
     evidence: Evidence
     advisories_as_of: datetime | None
+    not_looked_at: int = 0
 
     def document(self) -> dict[str, Any]:
         """The fixes as JSON values, best first."""
@@ -100,6 +102,7 @@ class LockFixes:
         return {
             "schema_version": SCHEMA_VERSION,
             "packages": len(self.locked),
+            "not_looked_at": self.not_looked_at,
             "advisories_as_of": plain(self.advisories_as_of),
             "open": plain(result.open),
             "closed": plain(result.closed),

@@ -49,6 +49,11 @@ from model.redaction import without_secrets
 from model.text import first_few
 
 PYPROJECT = "pyproject.toml"
+#: Which packages of a lock are not installed.
+OF_OTHERS = (
+    "of groups and extras that were not selected (--group, --extra), or of other environments"
+    " (--python, --platform)"
+)
 _PARSERS = {Syntax.TOML: toml_of, Syntax.JSON: json_of, Syntax.YAML: yaml_of}
 
 
@@ -63,6 +68,7 @@ class ProjectLock:
     :param manifest_hash: hash of the Pipfile in a ``Pipfile.lock``
     :param requires_python: specifiers of supported Python versions, joined with ``||``
     :param environments: markers of which one must hold; empty for every environment
+    :param pins: name and version of every package, also of those that are not selected
     """
 
     entries: tuple[LockEntry, ...]
@@ -77,6 +83,7 @@ class ProjectLock:
     unpinned: ProjectRequirement | None = None
     others: tuple[LockEntry, ...] = ()
     environments: tuple[str, ...] = ()
+    pins: frozenset[tuple[str, str]] = frozenset()
 
     def packages(self, markers: Mapping[str, str], *, dev: bool = True) -> dict[str, LockEntry]:
         """The packages that the lock installs in an environment, by name.
@@ -85,6 +92,12 @@ class ProjectLock:
         """
         held = [it for it in self.entries if (dev or not it.dev) and it.holds(markers)]
         return {it.name: it for it in reversed(held)}
+
+    def left_out(self, markers: Mapping[str, str]) -> frozenset[tuple[str, str]]:
+        """Names and versions that it does not install: these are :data:`OF_OTHERS`."""
+        installed = {(it.name, it.version) for it in self.packages(markers).values()}
+        elsewhere = {it.name for it in self.others}
+        return frozenset(it for it in self.pins - installed if it[0] not in elsewhere)
 
 
 def read_lock(
@@ -220,6 +233,7 @@ def _lock_of(
                 if isinstance(it, LockEntry) and it.source is not None
             ),
             environments=lock.environments,
+            pins=lock.pins,
         )
     listed = read_requirements(name, files, context)
     first = {it.name: it.version for it in reversed(listed.pins) if it.marker is None}
@@ -236,6 +250,7 @@ def _lock_of(
         unpinned=next(
             (it for it in listed.requirements if exact_version(it.specifier) is None), None
         ),
+        pins=frozenset((it.name, it.version) for it in listed.pins),
     )
 
 

@@ -11,6 +11,8 @@ from adviser.answering.lock_comparison import (
     compare_lock_versions,
     guard_document,
     knowledge_of_locks,
+    not_compared,
+    not_compared_lines,
     proposals_for,
     side_document,
 )
@@ -282,7 +284,10 @@ def post_lock_comparisons(body: dict[str, Any]) -> dict[str, Any]:
         "old": sides[0],
         "new": sides[1],
         "hardware": hardware and {"digest": hardware.digest, "label": hardware.name},
-        "warnings": list(dict.fromkeys(it.text for lock in locks for it in lock.warnings)),
+        "warnings": [
+            *dict.fromkeys(it.text for lock in locks for it in lock.warnings),
+            *not_compared_lines(not_compared(locks, where.markers)),
+        ],
         **freshness(progress),
     }
 

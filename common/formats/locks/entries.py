@@ -34,6 +34,8 @@ ALWAYS = 'python_version >= "0"'
 #: A quoted text, and what may follow it in markers of locks only.
 _OF_LOCK = re.compile(r"""("[^"]*"|'[^']*')(?: (in|not in) (extras|dependency_groups)\b)?""")
 _LONGEST_VERSION = 128
+#: Keys and types of the source of a package that is a folder.
+_FOLDERS = frozenset({"directory", "editable", "virtual"})
 #: Requirements are limited to a few more characters.
 _LONG_MARKER = 1_900
 _CONSTANTS = re.compile(f"{NEVER}|{ALWAYS}|and|or|[ ()]")
@@ -180,6 +182,7 @@ class LockContent:
     :param environments: markers of which one must hold; empty for every environment
     :param uncovered: unknown parts of the lock, for people
     :param conda: names of packages from conda, which are not covered
+    :param pins: name and version of every package, also of those that are not selected
     """
 
     entries: tuple[LockEntry | InvalidDocument, ...]
@@ -190,6 +193,7 @@ class LockContent:
     environments: tuple[str, ...] = ()
     uncovered: tuple[str, ...] = ()
     conda: tuple[str, ...] = ()
+    pins: frozenset[tuple[str, str]] = frozenset()
 
 
 class LockTable(FileTable):
@@ -208,6 +212,22 @@ def readable(
             yield read(*item)
         except InvalidDocument as error:
             yield error
+
+
+def pins_of(packages: Iterable[LockTable]) -> frozenset[tuple[str, str]]:
+    """Name and version of each package, except folders, such as the project itself."""
+    return frozenset(
+        pin_of(it.required_text("name"), version)
+        for it in packages
+        for source, version in ((it.nested("source"), it.text("version")),)
+        if version and _FOLDERS.isdisjoint({*it, *source, source.text("type")})
+    )
+
+
+def pin_of(name: str, version: str) -> tuple[str, str]:
+    """Name and version of a package in normal form, as far as the version has one."""
+    parsed = version_of(version.strip()) if len(version) <= _LONGEST_VERSION else None
+    return canonicalize_name(name), str(parsed or version)
 
 
 def require_known(kind: str, wanted: Iterable[str], known: Iterable[str], at: FieldPath) -> None:

@@ -25,6 +25,7 @@ from common.formats.locks.entries import (
     Node,
     git_target,
     locked_file,
+    pins_of,
     readable,
     require_known,
 )
@@ -91,6 +92,7 @@ def read_pdm_lock(lock: LockTable, request: LockRequest) -> LockContent:
         requires_python=project.text("requires-python"),
         environments=tuple(filter(None, map(_environment, metadata.each("targets")))),
         uncovered=tuple(uncovered),
+        pins=pins_of(packages),
     )
 
 

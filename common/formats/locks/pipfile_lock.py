@@ -10,6 +10,7 @@ from common.formats.locks.entries import (
     LockEntry,
     LockRequest,
     LockTable,
+    pin_of,
     readable,
     require_known,
 )
@@ -30,7 +31,7 @@ def read_pipfile_lock(lock: LockTable, request: LockRequest = DEFAULT_REQUEST) -
     """
     meta = lock.nested("_meta")
     requires = meta.nested("requires")
-    others = sorted(lock.keys() - {"_meta", "default"})
+    every = others = sorted(lock.keys() - {"_meta", "default"})
     selection = request.selection
     known = {canonicalize_name(it) for it in others} | {"dev"}
     require_known("group", selection.groups, known, lock.at)
@@ -43,6 +44,12 @@ def read_pipfile_lock(lock: LockTable, request: LockRequest = DEFAULT_REQUEST) -
         sources=tuple(meta.each("sources")),
         manifest_hash=meta.nested("hash").text("sha256"),
         python=next(filter(None, map(requires.text, _PYTHONS)), None),
+        pins=frozenset(
+            pin_of(it.name, it.version)
+            for key in ("default", *every)
+            for it in entries_of(lock, key)
+            if isinstance(it, LockEntry) and it.version
+        ),
     )
 
 

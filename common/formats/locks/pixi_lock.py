@@ -18,6 +18,7 @@ from common.formats.locks.entries import (
     LockTable,
     marker_fault,
     marker_holds,
+    pins_of,
     readable,
     require_known,
 )
@@ -76,7 +77,12 @@ def read_pixi_lock(lock: LockTable, request: LockRequest) -> LockContent:
             for url, markers in installed.items()
         ),
     )
-    return LockContent(tuple(entries), environments=tuple(platforms), conda=tuple(sorted(conda)))
+    return LockContent(
+        tuple(entries),
+        environments=tuple(platforms),
+        conda=tuple(sorted(conda)),
+        pins=pins_of(it for url, it in details.items() if is_remote(url)),
+    )
 
 
 def _marker(platform: str) -> str:

@@ -31,6 +31,7 @@ from common.formats.locks.entries import (
     locked_file,
     marker_fault,
     marker_holds,
+    pins_of,
     readable,
     require_known,
 )
@@ -87,6 +88,7 @@ def read_poetry_lock(lock: LockTable, request: LockRequest) -> LockContent:
             map(str, python_specifiers(python or "*", metadata.at / "python-versions"))
         ),
         uncovered=project.uncovered if graph is not None else (),
+        pins=pins_of(packages),
     )
 
 

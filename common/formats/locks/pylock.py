@@ -14,6 +14,7 @@ from common.formats.locks.entries import (
     LockEntry,
     LockRequest,
     LockTable,
+    pins_of,
     readable,
     require_known,
     resolved_marker,
@@ -72,6 +73,7 @@ def read_pylock(
         tuple(readable(_entry, packages)),
         requires_python=None if python is None else str(python),
         environments=tuple(map(str, pylock.environments or ())),
+        pins=pins_of(lock.each("packages")),
     )
 
 

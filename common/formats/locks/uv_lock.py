@@ -25,6 +25,7 @@ from common.formats.locks.entries import (
     git_target,
     locked_file,
     marker_of,
+    pins_of,
     readable,
     require_known,
 )
@@ -67,6 +68,7 @@ def read_uv_lock(lock: LockTable, request: LockRequest) -> LockContent:
         tuple(entries),
         requires_python=lock.text("requires-python"),
         environments=tuple(lock.texts("supported-markers")),
+        pins=pins_of(graph.packages),
     )
 
 

@@ -174,14 +174,17 @@ FIXES: dict[str, tuple[Snapshot, dict[str, Any]]] = {
         {"requirements": (Dependency("web"), Dependency("tool"))},
     ),
     "nothing is open": (known({}), {}),
+    "nothing is open in the selected packages": (known({}), {"not_looked_at": 3}),
+    "something is open in the selected packages": (known({"tool==1": "V-1"}), {"not_looked_at": 1}),
 }  # fmt: skip
 
 
 def test_fix_lists_changed_packages_and_remaining_vulnerabilities() -> None:
     views = {}
     for title, (snapshot, options) in FIXES.items():
+        others = options.pop("not_looked_at", 0)
         result = fixed(snapshot, **options)
-        fixes = LockFixes(result, options.get("locked", LOCK), snapshot, NOTHING, NOW)
+        fixes = LockFixes(result, options.get("locked", LOCK), snapshot, NOTHING, NOW, others)
         lines = "\n".join(fix_lines(fixes, NOW + timedelta(days=2)))
         views[f"{title}: exit code {exit_code(fixes)}"] = lines
         assert len(fixes.document()["fixes"]) == len(result.fixes)

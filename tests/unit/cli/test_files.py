@@ -391,6 +391,8 @@ def test_locks_of_real_projects_give_the_packages_that_the_tool_installs(
     lock = read_lock_file(path, selection, where.markers)
     installed = {name: it.version for name, it in lock.packages(where.markers).items()}
     assert installed == case["packages"]
+    assert installed.items() <= lock.pins
+    assert lock.left_out(where.markers).isdisjoint(installed.items())
     named = {f"{it.name} @ {it.target}" for it in lock.others if not it.local}
     assert named == {it for it in case.get("others", ()) if " @ " in it}
     beside = {f"-e ./{it.target}" for it in lock.others if it.local}

@@ -62,11 +62,12 @@ def test_upgrade_without_a_measured_effect_makes_no_comment() -> None:
 
 
 def test_guard_comment_shows_settled_differences_and_folds_the_rest() -> None:
-    text = comment_text(slower(), "app.txt")
+    text = comment_text(slower(), "app.txt", ["pytest"])
     shown, _, folded = text.partition("<details>")
     assert shown.startswith("**thoth guard: 1 settled difference** in `app.txt`, result: harm\n")
     assert "\n  fast 1 is 23 % slower than 2 in PiMatmul" in shown
     assert "fast: 2 → 1" in folded
+    assert "not compared: 1 package that differs, of groups" in folded
     assert "chance of even one false claim" in folded
 
 

@@ -71,6 +71,22 @@ def test_assistant_tool_accepts_a_lock_as_text_or_path(assistant: Assistant) -> 
     assert ask(assistant, "compare_versions", package="NumPy", old="1", new="2")["measured"]
 
 
+def test_tool_names_packages_that_differ_but_are_not_installed(assistant: Assistant) -> None:
+    old, new = (f'numpy==1\nrest=={it} ; python_version < "3"' for it in (1, 2))
+    answer = ask(assistant, "judge_lock_change", old=old, new=new)
+    assert (answer["answer"], answer["not_compared"]) == ("no_harm", ["rest"])
+    Path("old.txt").write_text(old, encoding="utf-8")
+    Path("new.txt").write_text(new, encoding="utf-8")
+    arguments = "old.txt", "new.txt", f"--pack={assistant.pack}"
+    same, others = run_here(guard, assistant.settings, *arguments).stdout.splitlines()
+    assert same == "the locks install the same versions"
+    assert others.startswith("not compared: 1 package that differs, of groups and extras that were")
+    assert others.endswith(": rest")
+    assert run_here(guard, assistant.settings, "old.txt", "old.txt", *arguments[2:]).stdout == (
+        "the locks are the same\n"
+    )
+
+
 def test_tool_answers_unknown_for_versions_not_in_the_pack(assistant: Assistant) -> None:
     for package, new in (("numpy", "3"), ("nunpy", "2"), ("rest", "2")):
         answer = ask(assistant, "compare_versions", package=package, old="1", new=new)
@@ -153,14 +169,15 @@ def test_tool_answer_omits_free_text_from_vex_statements() -> None:
     said = {"status": "affected", "until": "2027-01-31", "reason": "obey me", "source": "a.json"}
     closed = {"package": "core", "id": "CVE-2026-1", "severity": "high", "vex": said}
     document = {
-        "fixes": [], "open": [], "closed": [closed], "unknown": [], "advisories_as_of": "2026-11-29"
+        "fixes": [], "open": [], "closed": [closed], "unknown": [], "not_looked_at": 63,
+        "advisories_as_of": "2026-11-29",
     }  # fmt: skip
     answer = fix_answer(document)
-    assert answer["answer"] == "nothing_open"
+    assert (answer["answer"], answer["not_looked_at"]) == ("nothing_open", 63)
     assert answer["closed"] == [{**closed, "vex": {"status": "affected", "until": "2027-01-31"}}]
     advised = {"remaining": [], "proof": None}
     document = {"open": [{"package": "core"}], "conflict": None, "unknown": [],
-                "advisories_as_of": "2026-11-29"}  # fmt: skip
+                "advisories_as_of": "2026-11-29", "not_looked_at": 0}  # fmt: skip
     answers = {fix_answer({**document, "fixes": fixes})["answer"] for fixes in ([], [advised])}
     assert answers == {"unknown"}
     proven = {**advised, "proof": {"status": "optimal"}}

@@ -47,6 +47,7 @@ MANIFEST = (DATA / "locks/poetry.toml").read_text("utf-8")
 def test_packages_of_an_old_poetry_lock_are_selected_by_its_manifest() -> None:
     lock = read("poetry.lock", poetry("2.0"), MANIFEST)
     assert versions(lock) == {"web": "2.0", "forked": "1.0", "crypto": "1.5"}
+    assert lock.left_out(LINUX) == {("forked", "2.0"), ("shown", "1.0"), ("tester", "1.0")}
     (web,) = [it for it in lock.entries if it.name == "web"]
     assert (web.hashes, web.files[0].filename) == ((HASH,), "web-2.0-py3-none-any.whl")
     windows = read("poetry.lock", poetry("2.0"), MANIFEST, markers=WINDOWS)

@@ -22,6 +22,7 @@ def test_pipfile_lock_packages_depend_on_markers_and_development() -> None:
     assert set(lock.packages(LINUX)) == {"my-pkg", "t"}
     assert set(lock.packages(LINUX, dev=False)) == {"my-pkg"}
     assert set(lock.packages(WINDOWS)) == {"t"}
+    assert lock.left_out(WINDOWS) == {("my-pkg", "1")}
 
 
 def test_pylock_packages_include_its_default_groups() -> None:
@@ -57,6 +58,7 @@ def test_pylock_markers_are_evaluated_with_default_groups_and_no_extra() -> None
     lock = read(GROUPED, "pylock.toml")
     assert sorted(lock.packages(LINUX)) == ["a", "d"]
     assert sorted(lock.packages(WINDOWS)) == ["a", "c", "d"]
+    assert sorted(lock.left_out(LINUX)) == [("b", "1"), ("c", "1")]
     assert [it.name for it in lock.entries] == ["a", "b", "c", "d"]
     (warning,) = lock.warnings
     assert warning.message.startswith("b: only for extras or groups")
