@@ -25,7 +25,7 @@ from adviser.reports.checking import proof_document
 from adviser.resolver.worker import ResolverWorker
 from adviser.vex import VEX_FILE, VexStatement, VexStatus, with_acceptance
 from cli.console import moment_text, print_canonical_json, print_lines, print_note
-from cli.guard import LONGEST_COMMENT, code_block, sarif_log, write_versions
+from cli.guard import LONGEST_COMMENT, code_block, is_written, sarif_log, write_versions
 from cli.knowledge import archive_knowledge, knowledge_for, require_projected
 from cli.measuring_options import machine_options
 from cli.options import SHIPPED_PACK, BudgetOfTime, NamedPath, as_json_option, vex_option
@@ -351,7 +351,22 @@ def fixes_of(
                 require_projected(stores, fixes.snapshot.revisions)
     for text in notes:
         print_note(text)
+    _require_known(options["only"], fixes)
     return replace(fixes, not_looked_at=len(lock.content.left_out(lock.where.markers)))
+
+
+def _require_known(only: Sequence[str], fixes: LockFixes) -> None:
+    """:raises InvalidArgument: if no version of the locked packages has one of them"""
+    if fixes.advisories_as_of is None or fixes.result.unread:
+        return
+    known = {it.id for one in fixes.result.universe.locked.values() for it in one.vulnerabilities}
+    known |= {it for key, details in fixes.evidence.vulnerabilities.items()
+              for it in (key, *details.aliases)}  # fmt: skip
+    if unknown := sorted({it.strip().upper() for it in only}.difference(map(str.upper, known))):
+        raise InvalidArgument(
+            f"--only: no advisory about a package of the lock is called {first_few(unknown, 5)}",
+            hint="`thoth fix` without --only lists the open vulnerabilities of the lock",
+        )
 
 
 def fix_lines(fixes: LockFixes, now: datetime) -> Iterator[str]:
@@ -492,6 +507,12 @@ def _apply(settings: Settings, lock: LockWithProject, fix: Fix, options: Mapping
             f"{lock.path} has packages that come from no index and would be lost:"
             f" {first_few(sorted(lock.elsewhere), 5)}",
             "take the versions from `thoth fix --json`",
+        )
+    if tool is None and not is_written(lock.path.name):
+        pins = [f"{it.name}=={it.new}" for it in changes if it.new is not None]
+        raise UnwritableLock(
+            f"Thoth does not write {lock.path.name}, and runs no tool that does",
+            f"lock {first_few(pins, 20)} with the project's own tool",
         )
     if options["dry_run"]:
         if tool is not None:

@@ -113,8 +113,8 @@ _RULES = {
 @click.option("--sarif", type=NamedPath(path_type=Path),
               help="Write the harm to this file, as SARIF for code scanning.")  # fmt: skip
 @click.option("--propose", is_flag=True,
-              help="Write the upgrade without its harmful versions as a lock in the format of NEW;"
-                   " uv and Poetry write their own locks.")  # fmt: skip
+              help="Write the upgrade without its harmful versions as a lock in the format of -o or"
+                   " of NEW; uv and Poetry write their own locks.")  # fmt: skip
 @click.option("-o", "--output", type=NamedPath(path_type=Path),
               help="The file for --propose.  [default: NEW itself]")  # fmt: skip
 @click.option(
@@ -271,19 +271,22 @@ def write_versions(
     where: Environment,
     options: Mapping[str, Any],
 ) -> None:
-    """Write versions as a lock in the format of ``new``.
+    """Write versions as a lock, in the format of ``new`` unless the output's name has another.
 
     :raises UnwritableLock: if the versions are no valid stack, or the format needs something
         unknown
     """
     output: Path = options["output"] or new
-    if (tool := tool_of(new)) is not None:
+    # The tools of other formats write only these.
+    has_own = output.suffix == ".txt" or reader_of(output.name) is not None
+    other = has_own and is_written(output.name) and not is_written(new.name)
+    if not other and (tool := tool_of(new)) is not None:
         changes = changes_between(after, versions)
         made = lock_again(tool, new, changes, lock_selection(options), where)
         if not write_with_tool(output, tool, made, versions):
             raise ToolFailed("the lock differs from the proposal")
         return
-    if not _is_written(output.name):
+    if not is_written(output.name):
         raise UnwritableLock(
             f"{output.name}: no known tool wrote {new.name}, and Thoth does not write this format",
             "give -o requirements.txt",
@@ -293,7 +296,7 @@ def write_versions(
             "files and hashes of the proposed lock are not known without stores",
             "run it without --service, --pack and --advisories",
         )
-    form = LockFormat(format_of(new if _is_written(new.name) else output, Project()))
+    form = LockFormat(format_of(new if is_written(new.name) else output, Project()))
     # The lock has the hash of the Pipfile beside it.
     beside = new.with_name("Pipfile")
     of_pipenv = form is LockFormat.PIPFILE_LOCK
@@ -320,7 +323,7 @@ def write_versions(
     click.echo(f"wrote {output} ({form.value})", err=True)
 
 
-def _is_written(name: str) -> bool:
+def is_written(name: str) -> bool:
     """Whether the format that a file name indicates is written here, without its tool."""
     reader = reader_of(name)
     if reader is None:

@@ -194,6 +194,10 @@ def test_guard_proposal_is_written_into_a_uv_lock(
             f'"{name}"\nversion = "1.0"', f'"{name}"\nversion = "{version}"'
         )
         lock.write_text(text, encoding="utf-8")
+    out = project / "proposed.txt"
+    other = guarded(stores, index, project, str(old), str(lock), "--propose", "-o", str(out))
+    assert f"wrote {out} (requirements)" in other.stderr
+    assert {"app==1.0", "lib==2.0"} <= set(out.read_text("utf-8").split())
     done = guarded(stores, index, project, str(old), str(lock), "--propose")
     assert done.returncode == 1, done.stdout + done.stderr
     command = "runs: uv lock --upgrade-package app==1.0\n"

@@ -118,6 +118,11 @@ def test_fix_explains_why_a_vulnerability_remains(
     assert "    would help: a release of app that admits core 2.0" in lines
     accepted = fix(stores, index, lock, "--allow-vulnerability", "GHSA-core", "--only", "GHSA-core")
     assert accepted.returncode == 0, accepted.stdout
+    # The locked version of tool does not have it.
+    assert fix(stores, index, lock, "--only", "ghsa-tool").returncode == 0
+    wrong = fix(stores, index, lock, "--only", "GHSA-tol")
+    assert (wrong.returncode, wrong.stdout) == (2, "")
+    assert "no advisory about a package of the lock is called GHSA-TOL" in wrong.stderr
 
 
 def test_fix_works_without_any_store(
@@ -231,6 +236,21 @@ def test_concurrent_acceptances_of_vulnerabilities_are_both_recorded(
     assert {it["affects"][0]["ref"] for it in record["vulnerabilities"]} == {
         "pkg:pypi/core", "pkg:pypi/lib",
     }  # fmt: skip
+
+
+@pytest.mark.parametrize("option", ["--dry-run", "--json"])
+def test_fix_names_the_versions_for_a_lock_that_it_cannot_write(
+    stores: Stores, index: Index, tmp_path: Path, option: str
+) -> None:
+    with_advisories(stores, tmp_path)
+    lock = tmp_path / "pdm.lock"
+    text = "".join(f'[[package]]\nname = "{it}"\nversion = "1.0"\ngroups = ["default"]\n'
+                   for it in ("app", "core", "lib"))  # fmt: skip
+    text += '[metadata]\nlock_version = "4.5.0"\nstrategy = ["inherit_metadata"]\n'
+    lock.write_text(text, encoding="utf-8")
+    done = fix(stores, index, lock, "--apply", option)
+    assert "lock lib==2.1 with the project's own tool" in done.stderr
+    assert (done.returncode, lock.read_text("utf-8")) == (1, text)
 
 
 def test_fixed_pipfile_lock_keeps_the_hash_of_its_pipfile(

@@ -158,6 +158,8 @@ LISTED = b"python=3.9.7=h12debd9_1\n"
         ("requirements.txt", LISTED, "conda"),
         ("requirements.txt", b"numpy=1.26\n", "conda"),
         ("requirements.in", b"# packages in environment at /opt/x:\n", "conda"),
+        ("old.lock", b'version = 1\n\n[[package]]\nname = "numpy"\n', "uv"),
+        ("old.txt", b"lock-version = '1.0'\n[[packages]]\nname = 'numpy'\n", "pylock"),
         ("sub/pixi.toml", b"[project]\nname = 'a'\n[dependencies]\npython = '*'\n", "pixi"),
         ("setup.cfg", b"[options]\ninstall_requires =\n    flask\n", "setuptools"),
         ("setup.py", b"from setuptools import setup\n", "setuptools"),
