@@ -124,7 +124,7 @@ def _fill(
         if not summary.scripts:
             raise InvalidArgument("the selection has no measurement: nothing is written")
         hashes = _locked_hashes(connection, settings, pack)
-    bundled = {script_sha256(it): it for it in BUNDLED}
+    bundled = {script_sha256(it): it for it in {it.name for it in summary.scripts} & {*BUNDLED}}
     (part / INDICATORS).mkdir()
     for script in bundled.keys() & {it.script_sha256 for it in summary.scripts}:
         path = part / INDICATORS / f"{script}.py"

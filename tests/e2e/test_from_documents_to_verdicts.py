@@ -20,6 +20,7 @@ ORDER BY seen
 """
 
 
+@pytest.mark.slow
 def test_verdicts_from_ingested_documents_survive_a_restart(fresh: Installation) -> None:
     before = fresh.run("thoth", "status", "--json")
     assert (before.returncode, fresh.home.exists()) == (3, False)
@@ -62,6 +63,7 @@ def test_samples_give_advice_on_an_empty_machine(fresh: Installation) -> None:
     assert len(done.stdout.splitlines()) <= 35
 
 
+@pytest.mark.slow
 def test_demo_judges_an_upgrade_without_a_store(fresh: Installation) -> None:
     if not any((ROOT / "evidence").glob("*.tar")):
         pytest.skip("no pack ships with this version")

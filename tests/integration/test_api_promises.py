@@ -145,6 +145,7 @@ def test_waiting_for_a_result_does_not_block_other_requests(
         assert "wait" in refused.text
 
 
+@pytest.mark.slow
 def test_starting_worker_runs_recently_due_scheduled_jobs(known: Stores) -> None:
     """A worker that starts does what was due within the last minutes."""
     schedule = {"CRON_NIGHTLY": "* * * * *", "PACKAGE_INDEXES": f"pypi={KNOWN}"}

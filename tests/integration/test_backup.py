@@ -138,6 +138,7 @@ def with_manifest(path: Path, **changes: Any) -> Path:
     return changed(path, change)
 
 
+@pytest.mark.slow
 def test_restored_backup_equals_its_source(filled: Settings, saved: Path, target: Settings) -> None:
     assert stat.S_IMODE(saved.stat().st_mode) == 0o600
     report = restored(target, saved)

@@ -194,6 +194,7 @@ def sarif_run(folder: Path) -> dict[str, Any]:
 
 
 @needs("git")
+@pytest.mark.slow
 def test_pull_request_comment_is_updated_with_the_lock(
     stores: Stores, hardware: str, repository: Path, host: CodeHost
 ) -> None:
@@ -246,6 +247,7 @@ def test_pull_request_comment_is_updated_with_the_lock(
 
 
 @needs("git")
+@pytest.mark.slow
 def test_ci_variables_become_options_of_guard(stores: Stores, repository: Path) -> None:
     lock(repository, "2.0.0", "1")
     asked = pipeline(stores, repository, "none", GUARD_SERVICE="http://127.0.0.1:1")

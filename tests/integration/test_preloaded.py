@@ -128,6 +128,7 @@ def program(preloaded: Preloaded) -> psutil.Process:
 ADVISE = ("advise", "requirements.in", *WHERE, "--format", "requirements")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("program")
 def test_preloaded_command_behaves_like_a_new_process(preloaded: Preloaded) -> None:
     (preloaded.project / "none.in").write_text("web>3\n", encoding="utf-8")

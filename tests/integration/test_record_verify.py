@@ -430,6 +430,7 @@ def large(stores: Stores, folder: Path) -> str:
         ).one()
 
 
+@pytest.mark.slow
 def test_damaged_document_body_is_repaired_by_a_new_delivery(
     record: Stores, tmp_path: Path
 ) -> None:

@@ -128,6 +128,7 @@ def test_advice_about_identical_stacks_rarely_makes_a_claim(requests: int, jobs:
     assert sum(map(leaves_the_newest, found)) <= at_most(0.01, requests)
 
 
+@pytest.mark.slow
 def test_true_gain_of_ten_per_cent_is_found_with_ten_jobs_of_each_stack() -> None:
     found = answers(200, 10, [math.log(1.10)], seed=32)
     won = [

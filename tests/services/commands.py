@@ -66,7 +66,9 @@ def program() -> Program:
     atexit.register(stack.close)
     outputs = Path(stack.enter_context(TemporaryDirectory(prefix="thoth-commands-")))
     rooms = ("model", "common", "graph", "pis", "ingest", "adviser", "cli")
-    return stack.enter_context(loaded(sys.executable, outputs, "cli.main:main", "thoth", *rooms))
+    # A command loads this on demand, which takes half a second.
+    modules = (*(f"{it}.*" for it in rooms), "scipy.special")
+    return stack.enter_context(loaded(sys.executable, outputs, "cli.main:main", "thoth", *modules))
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,16 +39,16 @@ class Program:
 
 @contextmanager
 def loaded(
-    python: str, outputs: Path, function: str, name: str, *packages: str
+    python: str, outputs: Path, function: str, name: str, *modules: str
 ) -> Iterator[Program]:
     """Load a program, for the length of the block.
 
     :param function: ``MODULE:FUNCTION`` that runs a command, without arguments
     :param name: of the program
-    :param packages: loaded as well, with all their modules
+    :param modules: loaded as well; ``PACKAGE.*`` is a package with all its modules
     """
     process = subprocess.Popen(
-        [python, "-P", str(_RUNNER), function, name, *packages],
+        [python, "-P", str(_RUNNER), function, name, *modules],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
     )  # fmt: skip
     try:

@@ -1,9 +1,10 @@
 """Runs commands of a program, each in a fork of this process, which has loaded the program once.
 
 A file on its own, for environments that have nothing of ours. Run it with ``-P``, since its folder
-has a ``thamos.py`` too, as ``forking_runner.py MODULE:FUNCTION NAME [PACKAGE ...]``: it loads the
-function, and all modules of the packages. A command is a line of JSON (``folder``, ``arguments``,
-``environment``, ``stdout``, ``stderr``), the answer a line with its exit code.
+has a ``thamos.py`` too, as ``forking_runner.py MODULE:FUNCTION NAME [MODULE ...]``: it loads the
+function and the modules; ``PACKAGE.*`` is a package with all its modules. A command is a line of
+JSON (``folder``, ``arguments``, ``environment``, ``stdout``, ``stderr``), the answer a line with
+its exit code.
 """
 
 import atexit
@@ -18,12 +19,12 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 
-def main(function: str, name: str, *packages: str) -> None:
+def main(function: str, name: str, *modules: str) -> None:
     """Run commands until there are no more lines."""
-    module, _, attribute = function.partition(":")
-    program = getattr(importlib.import_module(module), attribute)
-    for package in packages:
-        _load(package)
+    place, _, attribute = function.partition(":")
+    program = getattr(importlib.import_module(place), attribute)
+    for module in modules:
+        _load(module)
     # What is loaded is not looked at again by any command's garbage collection.
     gc.collect()
     gc.freeze()
@@ -37,9 +38,12 @@ def main(function: str, name: str, *packages: str) -> None:
         sys.stdout.flush()
 
 
-def _load(package: str) -> None:
-    folders = importlib.import_module(package).__path__
-    for module in pkgutil.walk_packages(folders, f"{package}."):
+def _load(name: str) -> None:
+    package = name.removesuffix(".*")
+    loaded = importlib.import_module(package)
+    if package == name:
+        return
+    for module in pkgutil.walk_packages(loaded.__path__, f"{package}."):
         if not module.name.endswith("__main__"):
             importlib.import_module(module.name)
 

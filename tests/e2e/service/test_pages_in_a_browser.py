@@ -94,10 +94,8 @@ def _named(addresses: list[str], start: str) -> str:
     return next(it for it in addresses if it.startswith(start))
 
 
-@pytest.mark.parametrize(
-    ("scheme", "scripts"), [("light", True), *(pytest.param(*it, marks=pytest.mark.slow)
-                                               for it in (("dark", True), ("light", False)))]
-)  # fmt: skip
+@pytest.mark.slow
+@pytest.mark.parametrize(("scheme", "scripts"), [("light", True), ("dark", True), ("light", False)])
 def test_pages_load_on_a_small_screen_without_accessibility_violations(
     opened: Opener, addresses: list[str], scheme: str, scripts: bool
 ) -> None:

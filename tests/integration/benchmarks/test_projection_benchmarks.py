@@ -127,6 +127,7 @@ def test_benchmark_result_is_linked_to_hardware_recorded_later(stores: Stores) -
     assert verified(stores).equal
 
 
+@pytest.mark.slow
 def test_entry_of_many_benchmark_results_is_written_in_parts(stores: Stores) -> None:
     count = 2 * RESULTS_IN_PART + 3
     results = [

@@ -71,6 +71,7 @@ def results(out: Path) -> dict[str, dict[str, Any]]:
     return {str(path.relative_to(out)): json.loads(path.read_text()) for path in whole}
 
 
+@pytest.mark.slow
 def test_two_inspected_stacks_are_interleaved_and_compared(
     settings: Settings, home: Path, pinned: list[Path], tmp_path: Path
 ) -> None:

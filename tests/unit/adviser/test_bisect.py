@@ -52,6 +52,7 @@ def test_bisect_reports_that_there_is_no_step() -> None:
         assert search.flat_remainder
 
 
+@pytest.mark.slow
 def test_bisect_finds_a_reverted_change_between_equal_ends() -> None:
     levels = step_levels(RELEASES, {20: 0.2, 44: 1 / 1.2 - 1})
     for seed in range(3):

@@ -19,7 +19,6 @@ from adviser.resolver.checker import check_stack
 from adviser.resolver.resolver_request import ResolverRequest
 from adviser.scoring.assessment_types import Claim
 from adviser.scoring.sample_needs import Need
-from tests.effort import slow
 from tests.factories.evidence import Bench, claims_about, jobs, purl
 from tests.factories.planted_versions import PlantedVersions, searched
 from tests.factories.universes import Index, newest_scores, snapshot_of, synthetic_index
@@ -206,7 +205,8 @@ def test_wide_interval_needs_more_jobs_and_has_less_value(claims: list[Claim]) -
     assert sure.value > unsure.value
 
 
-@pytest.mark.parametrize("gains", [(0.1, 0.1, 0.1), *slow([(0.08, 0.1, 0.12)])])
+@pytest.mark.slow
+@pytest.mark.parametrize("gains", [(0.1, 0.1, 0.1), (0.08, 0.1, 0.12)])
 def test_informative_strategy_needs_half_the_jobs_of_random(gains: tuple[float, ...]) -> None:
     truth = PlantedVersions(gains + (0.0,) * 16)
     valued = searched(truth, 30, 1, informative=True)

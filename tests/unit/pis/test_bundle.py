@@ -43,6 +43,7 @@ def test_bundled_script_needs_only_python_3_8_and_its_standard_library(name: str
             assert module.partition(".")[0] in sys.stdlib_module_names, module
 
 
+@pytest.mark.slow
 def test_bundled_script_bytes_are_reproducible() -> None:
     program = (
         "import json; from pis.bundle import script_sha256; from pis.catalogue import INDICATORS;"

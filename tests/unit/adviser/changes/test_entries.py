@@ -126,6 +126,7 @@ def test_withdrawn_performance_change_stays_withdrawn() -> None:
     assert new_entries(releases([0.0, GAIN], 40).evidence(), known, looks).entries == ()
 
 
+@pytest.mark.slow
 def test_repeated_evaluation_rarely_announces_changes_of_identical_releases() -> None:
     draw, histories, false = np.random.default_rng(11), 150, 0
     for _ in range(histories):
