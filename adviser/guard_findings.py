@@ -61,8 +61,8 @@ class Finding:
 
     @property
     def line(self) -> str:
-        """The finding with its evidence, which sentences about measurements already contain."""
-        if self.known_by in {None, _MEASURED, _OTHERS}:
+        """The finding with its evidence, unless the sentence already says it."""
+        if self.known_by in {None, _MEASURED, _OTHERS, _ADVISED}:
             return self.message
         return f"{self.message} [{self.known_by}]"
 

@@ -15,7 +15,7 @@ from adviser.projects.project import KINDS_OF_REFERENCES
 from cli.console import Column, Table, print_json, print_note, progress_bars
 from cli.knowledge import catch_up_graph, knowledge_in_pack
 from cli.options import CommandGroup, NamedPath, as_json_option, pack_option
-from cli.project_files import lock_content, read_lock_file, write_file
+from cli.project_files import lock_content, read_lock_file, read_project, write_file
 from cli.request_options import (
     environment_options,
     lock_options,
@@ -23,10 +23,13 @@ from cli.request_options import (
     moment,
     requested_environment,
 )
+from common.formats.locks.entries import LockSelection
 from common.settings import Settings
 from graph.migrate import migrated_stores
 from graph.record.release_queries import licences_of
 from ingest.record import open_record
+from model.errors import ProjectError
+from model.packages.environments import Environment
 
 
 @click.group(cls=CommandGroup)
@@ -129,8 +132,25 @@ def sbom(
     else:
         now = datetime.now(UTC)
         at = moment(as_of, now, "--as-of") or now
-    bill = bill_of_materials(content, lock_content(lock), where, at, facts)
+    direct = content.required or _required(lock, lock_selection(options), where)
+    bill = bill_of_materials(content, lock_content(lock), where, at, facts, direct)
     if output is None:
         click.echo(bill, nl=False)
     else:
         write_file(output, bill)
+
+
+def _required(lock: Path, selection: LockSelection, where: Environment) -> set[str]:
+    """Names of the packages that the manifest beside a lock requires; none without it."""
+    if not lock.is_file():
+        return set()  # of a revision
+    try:
+        project = read_project(lock.parent, selection)
+    except ProjectError:
+        return set()
+    if project.lock_source != lock.name or project.source == lock.name:
+        return set()
+    chosen = [project.requirements]
+    chosen += [project.extras.get(it, ()) for it in selection.extras]
+    chosen += [project.groups.get(it, ()) for it in selection.groups]
+    return {it.name for them in chosen for it in them if it.holds(where.markers)}

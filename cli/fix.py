@@ -249,7 +249,7 @@ def lock_at(path: Path, options: Mapping[str, Any]) -> LockWithProject:
     # All that a project requires may come from elsewhere.
     required = any(it.name in locked and it.holds(where.markers) for it in project.requirements)
     alone = project.format is ProjectFormat.LOCK or project.source == path.name or not required
-    for text in dict.fromkeys(it.text for it in content.warnings):
+    for text in dict.fromkeys(it.text for it in content.warnings_that("it is not looked at")):
         print_note(text)
     project = replace(
         project, locked=locked, lock_entries=tuple(locked.values()), lock_source=content.source,

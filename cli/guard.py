@@ -210,7 +210,7 @@ def guard(
 
 def lock_notes(old: ProjectLock, new: ProjectLock) -> Iterator[str]:
     """Notes on parts of two locks that are not compared; a note on both may come twice."""
-    warnings = (*old.warnings, *new.warnings)
+    warnings = [it for lock in (old, new) for it in lock.warnings_that("it is not compared")]
     # Two revisions of a file may list different conda packages; those of the new one are named.
     conda = {it.field: it.text for it in warnings if it.code is WarningCode.CONDA}
     yield from (conda.get(it.field, it.text) for it in warnings)

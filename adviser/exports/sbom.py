@@ -1,7 +1,7 @@
 """A lock as a software bill of materials in CycloneDX 1.6."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from urllib.parse import quote
@@ -61,6 +61,7 @@ def bill_of_materials(
     environment: Environment,
     at: datetime,
     facts: Mapping[str, ComponentFacts],
+    direct: Collection[str] = (),
 ) -> bytes:
     """The packages that a lock installs in an environment, as CycloneDX 1.6.
 
@@ -68,6 +69,7 @@ def bill_of_materials(
 
     :param data: the bytes of the lock
     :param facts: by name
+    :param direct: names of the packages that the project itself requires, as far as these are known
     """
     locked = lock.packages(environment.markers)
     components = {name: _component(it, lock, facts.get(name, _NO_FACTS))
@@ -85,7 +87,7 @@ def bill_of_materials(
         ("thoth:dependencies", "known" if is_known else "partly unknown"),
         *(("thoth:not-covered", it) for it in dict.fromkeys(uncovered)),
     ]
-    content = [digest_bytes(data), lock.source, notes, plain(facts), __version__]
+    content = [digest_bytes(data), lock.source, notes, plain(facts), __version__, sorted(direct)]
     about = Component(
         name=lock.source, type=ComponentType.FILE, bom_ref="lock", hashes=_hashes(content[:1])
     )
@@ -101,6 +103,7 @@ def bill_of_materials(
     )  # fmt: skip
     every = components | others
     required = {it for name, them in requires.items() for it in them or () if it != name}
+    required.difference_update(direct)
     bom.register_dependency(about, [it for name, it in every.items() if name not in required])
     for name, them in requires.items():
         needs = [every[it] for it in them or () if it in every and it != name]

@@ -8,6 +8,7 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
 from adviser.projects.indexes import index_named, public_url
 from adviser.projects.project import (
+    KINDS_OF_REFERENCES,
     NonIndexPackage,
     ProjectIndex,
     ProjectRequirement,
@@ -69,6 +70,7 @@ class ProjectLock:
     :param requires_python: specifiers of supported Python versions, joined with ``||``
     :param environments: markers of which one must hold; empty for every environment
     :param pins: name and version of every package, also of those that are not selected
+    :param required: names of the packages that the project itself requires, if the lock says
     """
 
     entries: tuple[LockEntry, ...]
@@ -84,6 +86,7 @@ class ProjectLock:
     others: tuple[LockEntry, ...] = ()
     environments: tuple[str, ...] = ()
     pins: frozenset[tuple[str, str]] = frozenset()
+    required: frozenset[str] = frozenset()
 
     def packages(self, markers: Mapping[str, str], *, dev: bool = True) -> dict[str, LockEntry]:
         """The packages that the lock installs in an environment, by name.
@@ -92,6 +95,16 @@ class ProjectLock:
         """
         held = [it for it in self.entries if (dev or not it.dev) and it.holds(markers)]
         return {it.name: it for it in reversed(held)}
+
+    def warnings_that(self, effect: str) -> Iterator[ProjectWarning]:
+        """The warnings, with the effect on packages from no index, as ``it is not compared``."""
+        named = {it.origin: it.what for it in self.elsewhere}
+        for warning in self.warnings:
+            if (kind := KINDS_OF_REFERENCES.get(warning.code)) and warning.field in named:
+                message = f"{value_text(named[warning.field])} is {kind}, so {effect}"
+                yield replace(warning, message=message)
+            else:
+                yield warning
 
     def left_out(self, markers: Mapping[str, str]) -> frozenset[tuple[str, str]]:
         """Names and versions that it does not install: these are :data:`OF_OTHERS`."""
@@ -234,6 +247,7 @@ def _lock_of(
             ),
             environments=lock.environments,
             pins=lock.pins,
+            required=lock.required,
         )
     listed = read_requirements(name, files, context)
     first = {it.name: it.version for it in reversed(listed.pins) if it.marker is None}

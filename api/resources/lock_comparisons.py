@@ -285,7 +285,9 @@ def post_lock_comparisons(body: dict[str, Any]) -> dict[str, Any]:
         "new": sides[1],
         "hardware": hardware and {"digest": hardware.digest, "label": hardware.name},
         "warnings": [
-            *dict.fromkeys(it.text for lock in locks for it in lock.warnings),
+            *dict.fromkeys(
+                it.text for lock in locks for it in lock.warnings_that("it is not compared")
+            ),
             *not_compared_lines(not_compared(locks, where.markers)),
         ],
         **freshness(progress),

@@ -183,6 +183,7 @@ class LockContent:
     :param uncovered: unknown parts of the lock, for people
     :param conda: names of packages from conda, which are not covered
     :param pins: name and version of every package, also of those that are not selected
+    :param required: names of the packages that the project itself requires, if the lock says
     """
 
     entries: tuple[LockEntry | InvalidDocument, ...]
@@ -194,6 +195,7 @@ class LockContent:
     uncovered: tuple[str, ...] = ()
     conda: tuple[str, ...] = ()
     pins: frozenset[tuple[str, str]] = frozenset()
+    required: frozenset[str] = frozenset()
 
 
 class LockTable(FileTable):

@@ -69,6 +69,7 @@ def read_uv_lock(lock: LockTable, request: LockRequest) -> LockContent:
         requires_python=lock.text("requires-python"),
         environments=tuple(lock.texts("supported-markers")),
         pins=pins_of(graph.packages),
+        required=graph.required(),
     )
 
 
@@ -181,6 +182,17 @@ class _Graph:
         """The alternative conditions of each installed package, by its position."""
         conditions = by_package(self._conditions(groups))
         return {place: it for place, it in conditions.items() if not self._is_own(place)}
+
+    def required(self) -> frozenset[str]:
+        """Names of the packages that the project itself, or a chosen member, requires."""
+
+        def edges(node: Node) -> Iterable[Edge]:
+            return self._edges(node) if node[0] in self._roots else ()
+
+        starts, markers = self._starts(self.groups), self._request.markers
+        reached = conditions_of(starts, edges, markers, self._lock.at / "package")
+        places = {place for place, _ in reached}.difference(self._roots)
+        return frozenset(canonicalize_name(self._name(it)) for it in places)
 
     def _is_own(self, place: int) -> bool:
         """Whether it is the project itself, or a member that is not a package."""

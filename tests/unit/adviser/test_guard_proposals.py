@@ -58,7 +58,8 @@ def test_guard_findings_are_grouped_and_name_their_source(every: bool) -> None:
         GuardGroup.SLOWER, GuardGroup.VULNERABLE, GuardGroup.FIXED, GuardGroup.UNMEASURED,
     ]  # fmt: skip
     assert groups[GuardGroup.SLOWER].rule == "slower"
-    assert groups[GuardGroup.VULNERABLE].line.startswith("web 3 has V-1 (high) [its advisory")
+    assert groups[GuardGroup.VULNERABLE].line == "web 3 has V-1 (high)"
+    assert groups[GuardGroup.VULNERABLE].known_by == "its advisory is known"
     assert groups[GuardGroup.UNMEASURED].message == "no indicator measures core, web"
     assert groups[GuardGroup.UNMEASURED].known_by is None
 

@@ -126,6 +126,32 @@ def test_sbom_of_a_real_lock_lists_exactly_the_locked_packages(project: str) -> 
         assert needs[str(listed[name].bom_ref)] == wanted - {str(listed[name].bom_ref)}
 
 
+_UV, _PDM = 'source = { registry = "https://index.example/simple" }\n', 'groups = ["default"]\n'
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("uv.lock", 'version = 1\n[[package]]\nname = "app"\nversion = "1"\n'
+         'source = { virtual = "." }\ndependencies = [{ name = "web" }, { name = "base" }]\n'
+         f'[[package]]\nname = "web"\nversion = "1"\n{_UV}dependencies = [{{ name = "base" }},'
+         f' {{ name = "rest" }}]\n[[package]]\nname = "base"\nversion = "1"\n{_UV}'
+         f'[[package]]\nname = "rest"\nversion = "1"\n{_UV}'),
+        ("pdm.lock", '[metadata]\nlock_version = "4.5.0"\nstrategy = ["inherit_metadata"]\n'
+         f'[[package]]\nname = "web"\nversion = "1"\n{_PDM}dependencies = ["base", "rest"]\n'
+         f'[[package]]\nname = "base"\nversion = "1"\n{_PDM}'
+         f'[[package]]\nname = "rest"\nversion = "1"\n{_PDM}'),
+    ],
+)  # fmt: skip
+def test_sbom_lists_every_package_that_the_project_itself_requires(name: str, text: str) -> None:
+    Path(name).write_text(text, encoding="utf-8")
+    Path("pyproject.toml").write_text(
+        '[project]\nname = "app"\nversion = "1"\ndependencies = ["web", "base"]\n', encoding="utf-8"
+    )
+    (needs,) = (it for it in bill(name).dependencies if str(it.ref) == "lock")
+    assert {str(it.ref).split("/")[1].split("@")[0] for it in needs.dependencies} == {"web", "base"}
+
+
 def test_sbom_names_the_pack_with_its_measurements(tmp_path: Path) -> None:
     hardware = own_hardware().digest
     bench = Bench()
