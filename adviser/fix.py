@@ -452,10 +452,16 @@ class FixSearch:
             it for it in conflict.steps if it.required == name and it.kind is not FactKind.RULE
         ]
         sentences = [self._sentence(step) for step in conflict.steps]
+        # If nothing limits the package, nothing else says what is the matter with its versions.
+        limited = any(
+            it.specifier and not it.specifier.startswith(f"{name} without ")
+            for it in conflict.steps
+            if name in (it.name, it.required)
+        )
         sentences += [
             f"{one.name} {spans(one.versions)}: {one.message}"
             for one in conflict.accounts
-            if free is None and one.step is None and one.name == name
+            if free is None and not limited and one.step is None and one.name == name
         ]
         unblocked = []
         for step in conflict.steps:
@@ -466,7 +472,9 @@ class FixSearch:
                     f"a wider requirement of the project than {step.required}{step.specifier}"
                 )
             elif step.kind is FactKind.RULE and " without " not in step.specifier:
-                unblocked.append(f"a wider bound than {step.specifier}")
+                whose = self._lock.bounds.get(step.specifier)
+                bound = f"requirement of {whose}" if whose else "bound"
+                unblocked.append(f"a wider {bound} than {step.specifier}")
             elif step.kind is FactKind.RULE and step.name != name:
                 unblocked.append(f"a release of {step.specifier}")
             elif free is not None and step.kind is FactKind.REQUIRES and step.required == name:
@@ -500,6 +508,8 @@ class FixSearch:
             return f"a fix must have {step.specifier}"
         if step.kind is FactKind.RULE and step.specifier == RequestRule.POLICY:
             return f"no fix has a yanked version of {step.name}"
+        if step.kind is FactKind.RULE and (whose := self._lock.bounds.get(step.specifier)):
+            return f"{whose} requires {step.specifier}"
         if step.kind is FactKind.ASKED and step.required in self.known.assumed:
             return f"the lock has {step.required}, which nothing else in it requires"
         if step.kind is FactKind.ASKED:

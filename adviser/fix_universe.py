@@ -92,6 +92,7 @@ class LockToFix:
     :param elsewhere: packages of the lock that come from no index
     :param rules: the rules of the request; its roots, refused versions and times do not count
     :param young_from: later releases are chosen only if otherwise more vulnerabilities are open
+    :param bounds: whose each constraint of ``rules`` is, unless it is one of the request
     """
 
     versions: Mapping[str, str]
@@ -104,6 +105,7 @@ class LockToFix:
     )
     elsewhere: frozenset[str] = frozenset()
     young_from: datetime | None = None
+    bounds: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -184,7 +184,7 @@ def _lock_to_fix(
     """The lock of a request, with the rules for its fixes."""
     details, allowed = evidence.vulnerabilities, request.options.allowed_vulnerabilities
     project, locked = request.project, request.project.locked or {}
-    rules = request.resolver_request({})
+    rules, bounds = request.resolver_request({}), _bounds(request, locked)
     return LockToFix(
         {name: it.version for name, it in locked.items()},
         CountedVulnerabilities(
@@ -193,26 +193,35 @@ def _lock_to_fix(
             options.least,
             VexStatements(options.vex, details, evidence.as_of.date()),
         ),
-        replace(rules, constraints=(*rules.constraints, *_bounds(request, locked))),
+        replace(rules, constraints=(*rules.constraints, *bounds)),
         () if project.format is ProjectFormat.LOCK else request.roots,
         {name: it.extras for name, it in locked.items() if it.extras},
         vulnerabilities,
         frozenset(options.elsewhere),
         request.options.published_before,
-    )
+        {f"{it.name}{it.specifier}": whose for it, whose in bounds.items()
+         if it not in rules.constraints},
+    )  # fmt: skip
 
 
-def _bounds(request: StackRequest, locked: Mapping[str, LockEntry]) -> list[Dependency]:
-    """Requirements of extras, groups and development on locked packages, if the lock meets them."""
+def _bounds(request: StackRequest, locked: Mapping[str, LockEntry]) -> dict[Dependency, str]:
+    """Requirements of groups, extras and development on locked packages, and whose they are.
+
+    Those that the lock does not meet are left out.
+    """
     project, required = request.project, {it.name for it in request.roots}
-    optional = [*project.dev]
-    for group in (*project.extras.values(), *project.groups.values()):
-        optional += group
-    return [
-        Dependency(requirement.name, requirement.specifier)
-        for requirement in dict.fromkeys(optional)
-        if requirement.name in locked.keys() - required
-        and requirement.specifier
-        and requirement.holds(request.environment.markers)
-        and admits(requirement.specifier, locked[requirement.name].version)
-    ]
+    optional = [(f"the group {name}", them) for name, them in project.groups.items()]
+    optional += [(f"the extra {name}", them) for name, them in project.extras.items()]
+    optional.append(("the project's development", project.dev))
+    bounds: dict[Dependency, str] = {}
+    for whose, requirements in optional:
+        for requirement in requirements:
+            if (
+                requirement.name in locked.keys() - required
+                and requirement.specifier
+                and requirement.holds(request.environment.markers)
+                and admits(requirement.specifier, locked[requirement.name].version)
+            ):
+                bound = Dependency(requirement.name, requirement.specifier)
+                bounds.setdefault(bound, whose)
+    return bounds

@@ -125,6 +125,20 @@ def test_fix_explains_why_a_vulnerability_remains(
     assert "no advisory about a package of the lock is called GHSA-TOL" in wrong.stderr
 
 
+def test_fix_names_the_group_that_blocks_it(
+    stores: Stores, index: Index, lock: Path, tmp_path: Path
+) -> None:
+    with_advisories(stores, tmp_path)
+    lock.with_name("pyproject.toml").write_text(
+        '[project]\nname = "mine"\nversion = "1"\ndependencies = ["lib", "tool"]\n'
+        '[dependency-groups]\ndev = ["core<1.1"]\n',
+        encoding="utf-8",
+    )
+    lines = fix(stores, index, tmp_path, "--only", "GHSA-core").stdout.splitlines()
+    assert "    the group dev requires core<1.1" in lines
+    assert "    would help: a wider requirement of the group dev than core<1.1" in lines
+
+
 def test_fix_works_without_any_store(
     stores: Stores, index: Index, lock: Path, tmp_path: Path
 ) -> None:

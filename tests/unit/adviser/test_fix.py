@@ -169,6 +169,11 @@ FIXES: dict[str, tuple[Snapshot, dict[str, Any]]] = {
     "the requirements of the project do not block it": (
         known(CORE_1), {"requirements": (Dependency("web"), Dependency("tool"))},
     ),
+    "a group of the project blocks it": (
+        known({"tool==1": "V-1"}),
+        {"request": ResolverRequest(constraints=(Dependency("tool", "==1"),)),
+         "bounds": {"tool==1": "the group dev"}},
+    ),
     "one of two is blocked": (
         known({**CORE_1, "tool==1": "V-2", "web==3": "V-3"}),
         {"requirements": (Dependency("web"), Dependency("tool"))},
