@@ -36,7 +36,11 @@ class GuardGroup(StrEnum):
     @property
     def heading(self) -> str:
         """The heading of the group."""
-        return "settled slower" if self is GuardGroup.SLOWER else self.value.replace("_", " ")
+        headings = {
+            GuardGroup.SLOWER: "settled slower",
+            GuardGroup.UNMEASURED: "undetermined or not measured here",
+        }
+        return headings.get(self, self.value.replace("_", " "))
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +80,15 @@ def findings_of(upgrade: GuardResult, *, every: bool = False) -> tuple[Finding, 
     """The findings, in the order of the groups.
 
     :param every: whether each comparison has its own finding; otherwise several series of one
-        package may share one
+        package may share one, and what others left undetermined is left out for packages
+        that are compared here
     """
+    here = {it.package for it in (*upgrade.stacks, *upgrade.claims, *upgrade.undetermined)}
+    shown = [
+        it
+        for it in upgrade.shown
+        if every or it.verdict is not Verdict.UNDETERMINED or it.package not in here
+    ]
     settled = [it for it in (*upgrade.stacks, *upgrade.claims) if it not in upgrade.slower]
     return (
         *_claims(upgrade, upgrade.slower, GuardGroup.SLOWER, every=every),
@@ -103,7 +114,7 @@ def findings_of(upgrade: GuardResult, *, every: bool = False) -> tuple[Finding, 
             for gone in upgrade.removed
         ),
         *_unmeasured(upgrade, every=every),
-        *_claims(upgrade, upgrade.shown, GuardGroup.SHOWN, every=every),
+        *_claims(upgrade, shown, GuardGroup.SHOWN, every=every),
     )
 
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from adviser.answering.lock_comparison import LockKnowledge
 from adviser.guard import GuardResult, Vulnerabilities, guard, versions_without_candidate
+from adviser.guard_findings import GuardGroup, findings_of
 from adviser.guard_proposals import harmful_packages
 from cli.guard import guard_lines
 from model.measurements.evidence import ADVISORIES, Evidence, RecordedHardware
@@ -212,6 +213,15 @@ def test_measurements_on_other_hardware_do_not_change_the_guard_result() -> None
     alone, among = (guarded(ONE, FAST_2, it.evidence(), TWO_PACKAGES) for it in (here, both))
     assert alone.slower
     assert (among.comparisons, among.slower) == (alone.comparisons, alone.slower)
+
+
+def test_undetermined_results_of_others_are_left_out_for_packages_compared_here() -> None:
+    upgrade = guarded(ONE, TWO, with_open_verdict())
+    (open_,) = upgrade.undetermined
+    both = replace(upgrade, shown=(open_, replace(open_, package="rest")))
+    for every, expected in ((False, ["rest"]), (True, ["fast", "rest"])):
+        listed = [it for it in findings_of(both, every=every) if it.group is GuardGroup.SHOWN]
+        assert [it.package for it in listed] == expected
 
 
 def test_guard_ignores_unknown_fields_of_a_newer_service() -> None:
