@@ -30,7 +30,7 @@ from common.formats.locks.entries import LockEntry
 from common.settings import Settings
 from model.json_documents import digest
 from model.measurements.job_stability import reason_of
-from model.packages.identity import DEFAULT_INDEX, version_of
+from model.packages.identity import DEFAULT_INDEX, version_of, version_order
 from model.packages.native_libraries import MAX_LENGTH, MAX_LIBRARIES, Bundled, BundledLibrary
 from pis.amun.installer import (
     TIMEOUT_S,
@@ -165,9 +165,19 @@ def _interpreter_path(version: str, log: BuildLog) -> str:
             arguments = ("python", "find", "--system", "--no-python-downloads", "--no-config")
             return run_installer([*arguments, version], environment, folder, log).strip()
         except BuildFailed as error:
+            if (path := _pyenv_interpreter(version)) is not None:
+                return path
             message = f"no Python {version} on this machine"
-            hint = f"install Python {version} and add it to PATH"
+            hint = f"run `uv python install {version}`, or add a Python {version} to PATH"
             raise build_failure("python-not-found", message, log, error.exit_code, hint) from None
+
+
+def _pyenv_interpreter(version: str) -> str | None:
+    """The newest interpreter of pyenv, whose commands in PATH run only selected versions."""
+    root = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv")
+    paths = {it.parts[-3]: it for it in root.glob("versions/*/bin/python")}
+    names = [it for it in paths if version_of(it) and f"{it}.".startswith(f"{version}.")]
+    return str(paths[max(names, key=version_order)]) if names else None
 
 
 @dataclass(frozen=True, slots=True)

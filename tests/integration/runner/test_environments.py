@@ -15,7 +15,8 @@ from filelock import FileLock
 from common.formats.locks.entries import LockEntry
 from common.settings import Settings
 from model.measurements.job_stability import is_host_build
-from pis.amun.environments import build_environment, remove_environment
+from pis.amun.environments import build_environment, find_interpreter, remove_environment
+from pis.amun.installer import BuildLog
 from pis.amun.launchers import BuildFailed
 from pis.amun.locks import Lock
 from tests.services.index import PASSWORD, Answer, Index, package_index, raw
@@ -211,6 +212,17 @@ def test_missing_python_interpreter_is_not_downloaded(settings: Settings) -> Non
     failure = refusal(Lock(), settings, "3.99")
     assert failure.reason == "python-not-found"
     assert "3.99" in str(failure)
+
+
+def test_interpreter_of_pyenv_is_found_if_no_folder_selects_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYENV_ROOT", str(tmp_path))
+    for version in ("3.99.2", "3.99.10", "3.99.11t", "3.9.1"):
+        python = tmp_path / "versions" / version / "bin" / "python"
+        python.parent.mkdir(parents=True)
+        python.symlink_to(sys.executable)
+    assert find_interpreter("3.99", BuildLog()).path.endswith("/3.99.10/bin/python")
 
 
 def test_markers_are_evaluated_by_the_target_interpreter(index: Index, settings: Settings) -> None:
