@@ -15,7 +15,7 @@ from adviser.projects.project import KINDS_OF_REFERENCES
 from cli.console import Column, Table, print_json, print_note, progress_bars
 from cli.knowledge import catch_up_graph, knowledge_in_pack
 from cli.options import CommandGroup, NamedPath, as_json_option, pack_option
-from cli.project_files import lock_content, read_lock_file, read_project, write_file
+from cli.project_files import lock_content, project_of_lock, read_lock_file, write_file
 from cli.request_options import (
     environment_options,
     lock_options,
@@ -28,7 +28,6 @@ from common.settings import Settings
 from graph.migrate import migrated_stores
 from graph.record.release_queries import licences_of
 from ingest.record import open_record
-from model.errors import ProjectError
 from model.packages.environments import Environment
 
 
@@ -142,13 +141,7 @@ def sbom(
 
 def _required(lock: Path, selection: LockSelection, where: Environment) -> set[str]:
     """Names of the packages that the manifest beside a lock requires; none without it."""
-    if not lock.is_file():
-        return set()  # of a revision
-    try:
-        project = read_project(lock.parent, selection)
-    except ProjectError:
-        return set()
-    if project.lock_source != lock.name or project.source == lock.name:
+    if (project := project_of_lock(lock, selection)) is None:
         return set()
     chosen = [project.requirements]
     chosen += [project.extras.get(it, ()) for it in selection.extras]

@@ -37,14 +37,16 @@ from adviser.guard_findings import (
 from adviser.guard_proposals import UpgradeProposals, harmful_packages
 from adviser.locks.formats import LockFormat, UnwritableLock
 from adviser.projects.locks import ProjectLock
-from adviser.projects.project import Project, ProjectFormat, WarningCode
+from adviser.projects.project import Project, WarningCode
 from adviser.reports.documents import lock_of
+from adviser.resolver.specifiers import admits
 from cli.advise import format_of
 from cli.console import print_canonical_json, print_lines, print_note, shown
 from cli.knowledge import ServiceClient, TerminalObserver, knowledge_of_pack
 from cli.options import ExclusiveSwitch, NamedPath, as_json_option, pack_option, vex_option
 from cli.own_benchmarks import of_these_files
 from cli.project_files import (
+    project_of_lock,
     read_lock_file,
     read_project,
     read_vex_files,
@@ -65,7 +67,7 @@ from common.formats.locks.pylock import read_pylock
 from common.formats.locks.readers import reader_of
 from common.settings import Settings
 from graph.migrate import migrated_stores
-from model.errors import InvalidArgument, ProjectError
+from model.errors import InvalidArgument
 from model.json_documents import canonical_json, digest
 from model.packages.candidates import Dependency
 from model.packages.environments import Environment
@@ -185,7 +187,7 @@ def guard(
     hardware = requested_hardware(knowledge.hardware, options["hardware"])
     sides = before, after, where, hardware.digest, options["allowed"]
     upgrade = with_reasons(compare_lock_versions(knowledge, *sides, vex), unmet or {})
-    proposals = proposals_for(knowledge, *sides, requirements=_requirements(new, where))
+    proposals = proposals_for(knowledge, *sides, requirements=_requirements(new, after, where))
     upgrade = proposals.with_proposals(upgrade)
     print_note(hardware.note)
     others = not_compared(locks, where.markers)
@@ -231,16 +233,19 @@ def _check_sources(
         raise click.UsageError("--pack cannot be used with --fetch or --service", context)
 
 
-def _requirements(lock: Path, where: Environment) -> tuple[Dependency, ...]:
-    """The requirements of the project of a lock; none without its manifest."""
-    try:
-        project = read_project(lock)
-    except ProjectError:
+def _requirements(
+    lock: Path, versions: Mapping[str, str], where: Environment
+) -> tuple[Dependency, ...]:
+    """The requirements of the project that its lock meets; none without the manifest."""
+    if (project := project_of_lock(lock)) is None:
         return ()
-    if project.format is ProjectFormat.LOCK or project.source == lock.name:
-        return ()
-    held = (it for it in (*project.requirements, *project.constraints) if it.holds(where.markers))
-    return tuple(it.dependency for it in held)
+    return tuple(
+        requirement.dependency
+        for requirement in (*project.requirements, *project.constraints)
+        if requirement.holds(where.markers)
+        and (version := versions.get(requirement.name)) is not None
+        and admits(requirement.specifier, version)
+    )
 
 
 def _proposed(upgrade: GuardResult, proposals: UpgradeProposals) -> Mapping[str, str] | None:

@@ -30,7 +30,7 @@ from common.files import write_atomically
 from common.formats import conda_environment
 from common.formats.file_decoding import MAX_BYTES
 from common.formats.locks.entries import DEFAULT_SELECTION, LockSelection
-from model.errors import InvalidArgument, InvalidDocument, InvalidFile
+from model.errors import InvalidArgument, InvalidDocument, InvalidFile, ProjectError
 
 _STDOUT = (Path("-"), Path("/dev/stdout"))
 _HINT = "name a file, or a revision and a file as `git show` does: main:app/uv.lock, main:./uv.lock"
@@ -147,6 +147,17 @@ def read_project(path: Path, selection: LockSelection = DEFAULT_SELECTION) -> Pr
         if content(file) is not None
     )  # fmt: skip
     return replace(project, warnings=(*project.warnings, *settings))
+
+
+def project_of_lock(lock: Path, selection: LockSelection = DEFAULT_SELECTION) -> Project | None:
+    """The project whose manifest is beside a lock; ``None`` without one, and for a revision."""
+    if not lock.is_file():
+        return None
+    try:
+        project = read_project(lock.parent, selection)
+    except ProjectError:
+        return None
+    return project if project.lock_source == lock.name != project.source else None
 
 
 def names_file(text: str) -> bool:

@@ -145,6 +145,18 @@ def test_guard_proposes_and_writes_the_nearest_version_that_is_not_yanked(
     assert "no harm is known, so nothing is proposed" in nothing.stderr
 
 
+def test_guard_proposes_no_version_that_the_project_excludes(
+    stores: Stores, index: Index, tmp_path: Path
+) -> None:
+    index.facts["app-1.1-py3-none-any.whl"]["yanked"] = "broken"
+    (tmp_path / "requirements.in").write_text("app>=1.1\n", encoding="utf-8")
+    (tmp_path / "old.txt").write_text("app==1.0\nlib==1.0\n", encoding="utf-8")
+    new = tmp_path / "requirements.txt"
+    new.write_text("app==1.1\nlib==1.0\n", encoding="utf-8")
+    done = guarded(stores, index, tmp_path, str(tmp_path / "old.txt"), str(new))
+    assert "    no version of app without it is known: " in done.stdout, done.stdout + done.stderr
+
+
 @pytest.mark.parametrize("name", ["pdm.lock", "pixi.lock", "old.uv.lock", "environment.yml"])
 def test_guard_proposal_keeps_a_lock_whose_format_it_cannot_write(
     stores: Stores, index: Index, tmp_path: Path, name: str
