@@ -10,7 +10,7 @@ from operator import attrgetter
 from typing import NamedTuple, Protocol, TypeVar
 
 from adviser.advice_request import StackRequest
-from adviser.harm import FoundStacks, PremiseSearch, harmful_versions, pins_of
+from adviser.harm_prevention import FoundStacks, PremiseSearch, harmful_versions, pins_of
 from adviser.resolver.admission import AdmittedPackage, choosable, universe_of
 from adviser.resolver.listed_versions import NeededReads, UniverseResolver, resolve_listed
 from adviser.resolver.resolver_request import Budget

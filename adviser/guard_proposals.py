@@ -11,7 +11,7 @@ from time import monotonic
 
 from adviser.advise import in_this_process
 from adviser.guard import GuardResult, Proposal, Vulnerabilities, guard, known_version
-from adviser.harm import harmful_versions, pins_of
+from adviser.harm_prevention import harmful_versions, pins_of
 from adviser.resolver.admission import universe_of
 from adviser.resolver.resolver_request import Budget, ResolverRequest
 from adviser.scoring.assessment_types import Premises

@@ -10,14 +10,14 @@ from benchmarks import (
     bisect,
     compare,
     drift,
+    false_claims,
     faults,
-    honesty,
-    identical,
+    identical_stacks,
     indicators,
     ingest,
     interruptions,
-    looks,
     monkey,
+    nightly_false_claims,
     pages,
     resolver,
     scale,
@@ -31,8 +31,8 @@ from common.logs import set_up_logs
 MEASUREMENTS = {
     it.__name__.rpartition(".")[2]: it.main
     for it in (
-        ingest, pages, resolver, scoring, honesty, drift, speed_choices,
-        interruptions, monkey, looks, compare, indicators, identical, service,
+        ingest, pages, resolver, scoring, false_claims, drift, speed_choices,
+        interruptions, monkey, nightly_false_claims, compare, indicators, identical_stacks, service,
         faults, scale, startup, advice, bisect, benchmark_results,
     )
 }  # fmt: skip
@@ -45,7 +45,7 @@ def main() -> None:
     """
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks",
-        epilog="Some have options, such as: python -m benchmarks.looks --help",
+        epilog="Some have options, such as: python -m benchmarks.nightly_false_claims --help",
     )
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(MEASUREMENTS))
     names: list[str] = parser.parse_args().names

@@ -24,7 +24,7 @@ from packaging.version import Version
 from platformdirs import user_cache_path
 
 from benchmarks.commands import FinishedCommand, run_command
-from benchmarks.homes import THOTH, fresh_home
+from benchmarks.fresh_stores import THOTH, fresh_home
 from benchmarks.recorded_index import LATENCY_S, ServedIndex, ServedTraffic, recorded_index
 from benchmarks.requirement_sets import (
     LINUX,

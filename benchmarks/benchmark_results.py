@@ -16,7 +16,7 @@ from pathlib import Path
 from statistics import median
 
 from api.app import create_app
-from benchmarks.homes import FreshHome, fresh_home, time_command
+from benchmarks.fresh_stores import FreshHome, fresh_home, time_command
 from benchmarks.services import token_of
 
 GOAL_RATE, GOAL_LIST_S, GOAL_PAGE_S, MANY = 3_000, 1.0, 0.1, 1_000_000

@@ -11,7 +11,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from benchmarks.homes import FreshHome, fresh_home
+from benchmarks.fresh_stores import FreshHome, fresh_home
 from benchmarks.service_requests import import_data
 from benchmarks.services import thoth_service, token_of
 from common.logs import set_up_logs

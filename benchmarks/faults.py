@@ -24,7 +24,7 @@ import psutil
 from filelock import FileLock
 from sqlalchemy import text
 
-from benchmarks.homes import FreshHome, fresh_home
+from benchmarks.fresh_stores import FreshHome, fresh_home
 from benchmarks.load import Client, Visit, load_at_rate
 from benchmarks.service_requests import (
     ADVISE,

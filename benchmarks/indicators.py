@@ -40,7 +40,13 @@ def _print_rates(framework: str, requirement: str, environment: BuiltEnvironment
     reference = REFERENCES[framework]
     print(f"matmul float32, {requirement}, by turns in one process; reference: {reference}")
     done = subprocess.run(
-        [str(environment.python), "-m", "benchmarks.rates", framework, *map(str, SIZES)],
+        [
+            str(environment.python),
+            "-m",
+            "benchmarks.matmul_comparison",
+            framework,
+            *map(str, SIZES),
+        ],
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         stdout=subprocess.PIPE,
         text=True,

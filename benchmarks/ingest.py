@@ -10,7 +10,7 @@ from sqlalchemy import select
 from sqlalchemy.dialects.postgresql import insert
 
 from benchmarks.documents import write_documents
-from benchmarks.homes import FreshHome, fresh_home, time_command
+from benchmarks.fresh_stores import FreshHome, fresh_home, time_command
 from benchmarks.timing import seconds_of
 from graph.engine import Stores, open_stores
 from graph.record.bulk import copy_rows

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.documents import write_documents
-from benchmarks.homes import THOTH, FreshHome, fresh_home, time_command
+from benchmarks.fresh_stores import THOTH, FreshHome, fresh_home, time_command
 from graph.engine import open_stores
 from graph.tables import Base, GraphCheckpointRow, table_of
 from ingest.inspections.pipeline import ingest_inspections

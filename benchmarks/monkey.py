@@ -18,8 +18,8 @@ from adviser.monkey.strategies import GenerationOptions, StackGenerator, Strateg
 from adviser.resolver.admission import universe_of
 from adviser.resolver.checker import check_stack
 from adviser.resolver.resolver_request import ResolverRequest
-from benchmarks.inputs import REAL_DUMP, SAMPLE_PACKAGES
 from benchmarks.resolver import CLOSURES
+from benchmarks.sample_data import REAL_DUMP, SAMPLE_PACKAGES
 from tests.factories.planted_versions import PlantedVersions, searched
 from tests.factories.universes import dump_index, newest_scores, snapshot_of
 

@@ -20,8 +20,8 @@ from sqlalchemy import Engine, text
 from api.app import create_app
 from benchmarks.benchmark_results import write_results
 from benchmarks.documents import write_documents
-from benchmarks.homes import FreshHome, fresh_home, time_command
-from benchmarks.inputs import SAMPLE_INSPECTIONS, SAMPLE_PACKAGES, SAMPLES
+from benchmarks.fresh_stores import FreshHome, fresh_home, time_command
+from benchmarks.sample_data import SAMPLE_INSPECTIONS, SAMPLE_PACKAGES, SAMPLES
 from benchmarks.services import token_of
 from graph.engine import relational_engine
 from ingest.benchmarks.pipeline import ingest_benchmarks

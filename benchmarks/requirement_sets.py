@@ -12,7 +12,7 @@ from pathlib import Path
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from benchmarks.homes import UV
+from benchmarks.fresh_stores import UV
 
 _LIST = Path(__file__).with_name("requirement_sets.json")
 _PIN = re.compile(r"^([\w.-]+)(?:\[[^]]*\])?==([^\s;\\]+)", re.MULTILINE)

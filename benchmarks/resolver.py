@@ -24,9 +24,9 @@ from adviser.resolver.results import Resolution
 from adviser.resolver.universe import Universe
 from adviser.resolver.worker import ResolverWorker
 from benchmarks.commands import run_command
-from benchmarks.homes import UV
-from benchmarks.inputs import LARGE_PROJECT, REAL_DUMP
+from benchmarks.fresh_stores import UV
 from benchmarks.local_index import serve_index, write_index
+from benchmarks.sample_data import LARGE_PROJECT, REAL_DUMP
 from benchmarks.timing import seconds_of
 from model.packages.candidates import Candidate
 from model.packages.identity import Purl

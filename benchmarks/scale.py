@@ -16,7 +16,7 @@ from pathlib import Path
 from benchmarks.commands import run_command
 from benchmarks.documents import write_documents
 from benchmarks.dumps import write_dump
-from benchmarks.homes import THOTH, FreshHome, fresh_home, time_command
+from benchmarks.fresh_stores import THOTH, FreshHome, fresh_home, time_command
 from benchmarks.load import load_at_rate, load_of_users, print_load
 from benchmarks.service_requests import FLASK, import_data, request_new_advice
 from benchmarks.services import Running, thoth_service

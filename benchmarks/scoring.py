@@ -1,4 +1,4 @@
-"""Scoring: how fast evidence becomes an assessment. What it claims is measured by ``honesty``."""
+"""Scoring: how fast evidence becomes an assessment. ``false_claims`` judges claims."""
 
 import math
 from statistics import median

@@ -14,9 +14,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.homes import FreshHome, fresh_home
-from benchmarks.inputs import LARGE_PROJECT, REAL_DUMP, SAMPLE_PACKAGES
+from benchmarks.fresh_stores import FreshHome, fresh_home
 from benchmarks.load import Client, Visit, load_at_rate, load_of_users, print_load
+from benchmarks.sample_data import LARGE_PROJECT, REAL_DUMP, SAMPLE_PACKAGES
 from benchmarks.service_requests import (
     ADVISE,
     FLASK,

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.documents import write_documents
-from benchmarks.homes import FreshHome
-from benchmarks.inputs import SAMPLE_INSPECTIONS, SAMPLE_PACKAGES
+from benchmarks.fresh_stores import FreshHome
 from benchmarks.load import Client, Visit
+from benchmarks.sample_data import SAMPLE_INSPECTIONS, SAMPLE_PACKAGES
 
 FLASK = ("flask",)
 ADVISE, UPLOAD = "/api/v1/advise/python", "/api/v2/inspections"

@@ -15,7 +15,7 @@ from types import MappingProxyType
 
 import psutil
 
-from benchmarks.homes import THOTH, FreshHome
+from benchmarks.fresh_stores import THOTH, FreshHome
 from benchmarks.load import Client
 
 WORKERS, THREADS = 2, 8
@@ -93,8 +93,9 @@ def bare_service(folder: Path, body_bytes: int) -> Iterator[Running]:
     """Two constant views behind the same server with the same options."""
     port = _free_port()
     command = (
-        sys.executable, "-m", "gunicorn", "benchmarks.bare:app", "--bind", f"127.0.0.1:{port}",
-        "--workers", str(WORKERS), "--worker-class", "gthread", "--threads", str(THREADS),
+        sys.executable, "-m", "gunicorn", "benchmarks.bare_flask_view:app",
+        "--bind", f"127.0.0.1:{port}", "--workers", str(WORKERS),
+        "--worker-class", "gthread", "--threads", str(THREADS),
         "--keep-alive", "15", "--log-level", "warning",
     )  # fmt: skip
     environ = {**os.environ, "BARE_BYTES": str(body_bytes)}

@@ -13,9 +13,9 @@ from pathlib import Path
 from statistics import median
 
 from benchmarks.commands import FinishedCommand, run_command
-from benchmarks.homes import THOTH, fresh_home
-from benchmarks.inputs import REAL_DUMP
+from benchmarks.fresh_stores import THOTH, fresh_home
 from benchmarks.requirement_sets import LINUX, compile_command
+from benchmarks.sample_data import REAL_DUMP
 
 REPETITIONS = 7
 FEW = ("flask", "pandas", "scikit-learn")

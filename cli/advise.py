@@ -540,7 +540,7 @@ def _proof(report: Mapping[str, Any]) -> str:
     """The result of the proof, and the identifier of the advice."""
     inner = report["result"]["report"]
     scope = _scope(inner["search"])
-    unknown = "nothing was proven before a limit"
+    unknown = "the limit was reached before anything was proven"
     if inner["conflict"] and (unread := inner["search"].get("unavailable")):
         not_read = counted(unread, "package or version was", "packages and versions were")
         unknown = f"nothing is proven: {not_read} not read"
@@ -572,7 +572,7 @@ def certificate_line(report: Mapping[str, Any]) -> str:
     if certificate["status"] == "optimal":
         status = f"optimal{scope}: score {objective} = bound"
     elif certificate["status"] == "feasible":
-        status = f"feasible: score {objective}, bound {bound}, open in {level}"
+        status = f"feasible: score {objective}, proven bound {bound}, first gap in {level}"
     elif certificate["status"] == "infeasible":
         status = f"infeasible{scope or _known(report['result']['report']['search'])}"
     else:
@@ -601,7 +601,7 @@ def _scope(search: Mapping[str, Any]) -> str:
     packages = counted(search["packages"], "package")
     read = f"{search['read']:,} read"
     if likely := search.get("likely"):
-        read += f", the requirements of {likely:,} only likely"
+        read += f", {likely:,} with likely requirements"
     if unavailable:
         read += f", {unavailable:,} could not be read"
     versions = counted(search["candidates"], "listed version")

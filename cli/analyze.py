@@ -210,7 +210,7 @@ def _print_promise(analysis: WheelAnalysis) -> None:
     numbers = tuple(map(int, needed.split(".")))
     promise = ".".join(map(str, floor))
     kept = "no more than" if numbers <= floor else "MORE than"
-    print_field("promise", f"needs {kept} the glibc {promise} of its name")
+    print_field("promise", f"needs {kept} glibc {promise}, which its name states")
 
 
 def _print_environment(analysis: EnvironmentAnalysis) -> None:

@@ -33,7 +33,7 @@ from cli.own_benchmarks import benchmark_option, confirmation_option, program_of
 from cli.project_files import lock_content
 from cli.request_options import lock_options, lock_selection, selection_options
 from common.settings import Settings
-from graph.record.changes import Bisect
+from graph.record.bisects import Bisect
 from model.errors import InvalidArgument
 from model.json_documents import digest
 from model.packages.environments import environment

@@ -38,7 +38,7 @@ from common.index.configuration import index_of
 from common.settings import Settings
 from graph.engine import Stores, relational_errors
 from graph.migrate import migrated_stores
-from graph.record.changes import Bisect, bisect_named, write_bisect
+from graph.record.bisects import Bisect, bisect_named, write_bisect
 from model.errors import InvalidArgument, ProjectError
 from model.packages.environments import environment
 from model.packages.project_pages import ListedVersion

@@ -143,7 +143,7 @@ def _requirement(text: str) -> str:
         message = f"{text!r} is neither a file nor a requirement: {str(error).splitlines()[0]}"
         raise InvalidArgument(message) from None
     if parsed.url:
-        raise InvalidArgument(f"{text!r}: give a requirement without an address")
+        raise InvalidArgument(f"{text!r}: give a requirement without a URL")
     return text
 
 

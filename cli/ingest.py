@@ -317,7 +317,9 @@ def _print_nightly_parts(report: NightlyReport) -> None:
         print_crawl(crawl)
     if report.unfollowed_packages:
         number = counted(report.unfollowed_packages, "package")
-        print_field("packages", f"no new releases read of {number} that no index was asked for")
+        print_field(
+            "packages", f"{number} not refreshed: no earlier command read them from an index"
+        )
         print_field("", "`thoth packages add NAME` reads them, also later")
     if report.advisories is not None:
         advisories = report.advisories

@@ -326,7 +326,9 @@ def answer_from_pack(
     :param measuring: options for a measurement that were given; none may be
     """
     if any(measuring) or len(subjects) != 2:
-        raise click.UsageError("--pack measures nothing: give only two stacks")
+        raise click.UsageError(
+            "with --pack, nothing is measured: give two stacks and no options for measuring"
+        )
     (old, new), where = (it for _, it in subjects), environment(python_version)
     knowledge = knowledge_of_pack(settings, path, old, new, where)
     target = requested_hardware(knowledge.hardware, hardware)

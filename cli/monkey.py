@@ -96,7 +96,7 @@ _SHOWN = 10
               " --only-packages, or else of direct requirements.")  # fmt: skip
 @click.option("--image", metavar="IMAGE",
               help="Base image of the specifications, for containers and Kubernetes.")  # fmt: skip
-@click.option("--count", is_flag=True, help="Only print the size of the space of stacks.")
+@click.option("--count", is_flag=True, help="Only print how many valid stacks there are.")
 @click.option("--dry-run", is_flag=True, help="Show the stacks, but write and submit nothing.")
 @click.option("--out", type=NamedPath(path_type=Path, file_okay=False), metavar="DIR",
               help="Folder for the specifications and the report.")  # fmt: skip
@@ -223,7 +223,9 @@ def _generator(
     try:
         return StackGenerator(known.universe, made, SearchClock(request.options.budget()))
     except OutOfTime:
-        raise InvalidArgument("--time-limit: the time ended before the space was known") from None
+        raise InvalidArgument(
+            "--time-limit: the time ended before all stacks were counted"
+        ) from None
 
 
 def _note_unusable(base: Mapping[str, str], universe: Universe, varied: Collection[str]) -> None:

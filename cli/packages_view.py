@@ -90,20 +90,20 @@ def print_crawl(report: CrawlReport) -> None:
     )
     print_field(
         "releases",
-        f"{report.releases} in bounds: {report.known} known before, "
+        f"{report.releases} selected: {report.known} known before, "
         f"{sum(report.read.values())} read ({counts_text(report.read) or 'none'})",
     )
     print_field("record", f"{report.new} new, {report.changed} changed")
     if report.skipped:
         entries = counted(sum(report.skipped.values()), "page entry", "page entries")
         names = first_few(sorted(report.skipped), _SHOWN_LINES)
-        print_field("skipped", f"{entries} of other packages or listed twice: {names}")
+        print_field("skipped", f"{entries}, of another package or listed twice: {names}")
     if report.events:
         print_field("events", counts_text(report.events))
     print_field(
         "traffic",
         f"{traffic.requests} requests, {traffic.bytes_received / 1e6:.1f} MB, "
-        f"{traffic.revalidated} pages confirmed, {traffic.from_cache} answers from the cache, "
+        f"{traffic.revalidated} pages unchanged, {traffic.from_cache} answers from the cache, "
         f"{report.elapsed_s:.1f} s",
     )
     _print_problems(report)

@@ -382,7 +382,8 @@ def result_notes(document: dict[str, Any]) -> list[str]:
     unsettled = sum(not it["@result"]["warm_up"]["settled"] for it in results)
     if unsettled:
         notes.append(
-            f"{unsettled} of {len(results)} never settled in the warm-up, so their spread is large"
+            f"{unsettled} of {len(results)} never became steady in the warm-up, so their spread is"
+            " large"
         )
     return notes
 

@@ -154,8 +154,8 @@ def self_check_lines(check: SelfCheck) -> list[str]:
         return ["No stack was measured twice with five stable jobs: nothing can be checked."]
     result = (
         f"{check.comparisons} comparisons of stacks with themselves: {check.faster} called faster,"
-        f" {check.slower} called slower; {check.covering} of {check.settled} 95 % intervals contain"
-        ' "no difference"'
+        f" {check.slower} called slower; {check.covering} of {check.settled} intervals (95 %)"
+        ' contain "no difference"'
     )
     return [result, *(f"problem: {problem}" for problem in check.problems)]
 

@@ -887,7 +887,7 @@ class ChangeLookRow(Base, table="change_looks"):
 
 
 class BisectRow(Base, table="bisects"):
-    """A call of ``thoth bisect``; see :class:`graph.record.changes.RecordedBisect`."""
+    """A call of ``thoth bisect``; see :class:`graph.record.bisects.RecordedBisect`."""
 
     __table_args__ = (Index("ix_bisects_started_at", "started_at", "bisect_id"),)
 

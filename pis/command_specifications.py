@@ -141,7 +141,7 @@ class Command:
             raise CommandChanged(
                 f"{first_few(names, 3)}: changed while it was measured: run the same command again"
                 " to measure it as it is now",
-                hint=f"a file that the command writes is named by {RESULTS}, or by a variable",
+                hint=f"if the command writes this file, name it by {RESULTS} or by a variable",
             )
 
 

@@ -27,7 +27,7 @@ from adviser.guard import (
 )
 from adviser.guard_findings import GuardGroup, findings_of, proposal_text
 from adviser.guard_proposals import UpgradeProposals, harmful_packages, nearest_first
-from adviser.harm import pins_of
+from adviser.harm_prevention import pins_of
 from adviser.packs.stored_packs import PackReader, known_hardware
 from adviser.projects.locks import OF_OTHERS, ProjectLock
 from adviser.projects.project import Project, ProjectRequirement

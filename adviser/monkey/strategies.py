@@ -225,7 +225,7 @@ class StackGenerator:
         except SpaceTooLarge as error:
             if strategy is Strategy.RANDOM:
                 return self._walked()
-            message = f"the space has too many states for the strategy {strategy.value}"
+            message = f"there are too many valid stacks for the strategy {strategy.value}"
             raise StacksTooMany(message) from error
         if strategy is Strategy.RANDOM:
             return self._random()
@@ -270,7 +270,7 @@ class StackGenerator:
                 weights[nodes] = weight
         self.sampling = (
             f"approximately uniform: drawn from {len(weights)} random walks by their weights,"
-            " because the space is too large for exact sampling"
+            " because there are too many stacks for exact sampling"
         )
         largest = max(weights.values(), default=1)
         keys = {nodes: draw.expovariate(max(weights[nodes] / largest, 1e-300)) for nodes in weights}

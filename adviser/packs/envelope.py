@@ -98,13 +98,13 @@ def verified_key(envelope: bytes, manifest: PackManifest) -> tuple[str, Assuranc
     public = _public_key(fields.required_text("publicKey", most=1_000).encode())
     keyid = signature.required_text("keyid")
     if more or keyid != fingerprint(public):
-        raise _tampered("it is signed with another key than it says", "$.signatures")
+        raise _tampered("it is signed with another key than it names", "$.signatures")
     payload = _decoded(fields, "payload")
     kind = fields.required_text("payloadType")
     try:
         public.verify(_decoded(signature, "sig"), _encoded(kind, payload))
     except InvalidSignature:
-        raise _tampered("the signature does not fit", "$.signatures") from None
+        raise _tampered("the signature does not verify", "$.signatures") from None
     if kind != PAYLOAD_TYPE:
         raise InvalidDocument(
             Reason.UNKNOWN_SCHEMA, f"{kind[:80]!r} is not {PAYLOAD_TYPE}", field="$.payloadType"

@@ -115,7 +115,9 @@ def summary_of(pack: Pack, progress: Progress = ignore) -> TableSummary:
         measured[row["indicator"], row["component"], row["script_sha256"]] += 1
         ends += [] if ended is None else [ended]
     if sampled is not None:
-        raise _refused("samples", f"{sampled[0]}: of no observation, or in another order")
+        raise _refused(
+            "samples", f"{sampled[0]}: its samples belong to no observation, or are out of order"
+        )
     sessions: Counter[tuple[str, str | None, str | None, str | None, str | None]] = Counter()
     for occasion, times in jobs.items():
         days = session_days(times.values())
@@ -162,7 +164,7 @@ def _check_series(row: Mapping[str, Any], hardware: Mapping[str, str]) -> None:
     key = [indicator, parameters, row["device"], row["hardware_digest"]]
     key += [] if unit in (None, Unit.FLOP_PER_SECOND) else [unit]
     if row["hardware_digest"] not in hardware or digest(key) != row["comparison_key"]:
-        message = "is not of the series that its indicator, hardware and parameters make"
+        message = "has another comparison key than its indicator, hardware and parameters give"
         raise _refused("observations", f"{row['observation_id']} {message}")
 
 

@@ -195,7 +195,7 @@ def _compare(manifest: PackManifest, places: Mapping[str, FilePlace], progress: 
     for name in names:
         if not _PATH.fullmatch(name):
             raise _refused(
-                Reason.ARCHIVE_PATH, MANIFEST, f"names a path that no pack has: {name!r}"
+                Reason.ARCHIVE_PATH, MANIFEST, f"names a path that a pack must not have: {name!r}"
             )
     if len(set(names)) < len(names):
         raise _refused(Reason.DUPLICATE_KEY, MANIFEST, "names a file twice")
@@ -262,9 +262,11 @@ def _members(archive: Path) -> dict[str, FilePlace]:
         while (member := tar.next()) is not None:
             tar.members.clear()  # type: ignore[attr-defined]
             if not member.isreg() or member.sparse is not None:
-                raise _refused(Reason.ARCHIVE_PATH, member.name, "is not a plain file")
+                raise _refused(Reason.ARCHIVE_PATH, member.name, "is not a regular file")
             if member.name not in (MANIFEST, ENVELOPE) and not _PATH.fullmatch(member.name):
-                raise _refused(Reason.ARCHIVE_PATH, member.name, "is a path that no pack has")
+                raise _refused(
+                    Reason.ARCHIVE_PATH, member.name, "is a path that a pack must not have"
+                )
             if member.name in places:
                 raise _refused(Reason.DUPLICATE_KEY, member.name, "occurs twice")
             places[member.name] = FilePlace(archive, member.offset_data, member.size)

@@ -142,7 +142,7 @@ def opened_pack(connection: Connection, settings: Settings, stored: StoredPack) 
     _opened.cache_clear()
     pack = _opened(pack_folder(connection, settings, stored))
     if pack.digest != stored.digest:
-        message = f"the record names it {stored.digest}, and it is {pack.digest}"
+        message = f"its digest is {pack.digest}, but the record has {stored.digest}"
         raise InvalidPack(Reason.TAMPERED, message, place=stored.name)
     return pack
 

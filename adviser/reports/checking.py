@@ -26,7 +26,7 @@ from adviser.advice_request import StackRequest
 from adviser.advise import Advice, assess_candidates, universe_for
 from adviser.fix import FixResult
 from adviser.fix_universe import LEVELS
-from adviser.harm import harmful_versions, pins_of
+from adviser.harm_prevention import harmful_versions, pins_of
 from adviser.reports.documents import (
     SCHEMA_VERSION,
     ReleaseKnowledge,

@@ -502,8 +502,8 @@ def other_wheels_notes(names: Sequence[str]) -> Iterator[ReportNote]:
     """A note about requirements that were read for another Python or platform."""
     if names:
         message = (
-            f"the requirements of {first_few(names, 5)} are those of wheels for another Python or"
-            " platform, which the record has: a reading of the index reads those for this one"
+            f"the record has the requirements of {first_few(names, 5)} only from wheels for another"
+            " Python or platform: `--fetch` reads the wheels for this one"
         )
         yield ReportNote(NoteCode.OTHER_WHEELS, NoteLevel.INFO, message)
 
@@ -535,10 +535,8 @@ def _unread(advice: Advice) -> Iterator[ReportNote]:
         message = f"{name} {version.version} does not count: {version.message}"
         yield ReportNote(NoteCode.UNREAD, NoteLevel.WARNING, message, name, version.version)
     if unread[_NAMED:]:
-        versions = counted(
-            len(unread) - _NAMED, "more version, which was", "more versions, which were"
-        )
-        message = f"the same holds for {versions} not read"
+        versions = counted(len(unread) - _NAMED, "more version does", "more versions do")
+        message = f"{versions} not count, because reading failed"
         yield ReportNote(NoteCode.UNREAD, NoteLevel.WARNING, message)
 
 

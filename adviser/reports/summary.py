@@ -7,7 +7,7 @@ from itertools import groupby, pairwise
 from statistics import median
 
 from adviser.advise import Advice
-from adviser.harm import harmful_versions
+from adviser.harm_prevention import harmful_versions
 from adviser.reports.version_rationale import comparison_text, percent_text, seen_from
 from adviser.resolver.results import Choice, ResolvedStack, spans
 from adviser.scoring.assessment_types import Assessment, Claim, Premises

@@ -339,7 +339,7 @@ class _Screen:
         return not candidate.yanked
 
 
-#: Start of a rule about an index that has a package and is not asked for it.
+#: Start of a rule about an index that has a package and is not used for it.
 NOT_ON = "not on "
 _Why = tuple[RequestRule, str, str]  # rule, message, the rule in full
 
@@ -350,7 +350,7 @@ def _other_index(candidate: Candidate, source: str | None) -> _Why | None:
     if source is None:
         return (
             RequestRule.OTHER_INDEX,
-            f"it is on {candidate.index}, which is not asked for it",
+            f"it is on {candidate.index}, which is not used for this package",
             f"{NOT_ON}{candidate.index}",
         )
     text = f"from {source}"

@@ -35,11 +35,15 @@ def check_resolution(universe: Universe, resolution: Resolution) -> list[str]:
         if (resolution.bound == resolution.objective) != (
             resolution.status is ResolutionStatus.OPTIMAL
         ):
-            problems.append("optimal is what reaches its bound, and nothing else")
+            problems.append(
+                "the status must be optimal if, and only if, the objective reaches the bound"
+            )
     if bool(resolution.stacks) != (
         resolution.status in (ResolutionStatus.OPTIMAL, ResolutionStatus.FEASIBLE)
     ):
-        problems.append(f"{resolution.status} does not go with {len(resolution.stacks)} stacks")
+        problems.append(
+            f"the status is {resolution.status}, but there are {len(resolution.stacks)} stacks"
+        )
     return problems
 
 
@@ -73,7 +77,7 @@ def check_stack(universe: Universe, stack: ResolvedStack) -> list[str]:
             problems.append(f"{name} {candidate.version} is unread and has requirements")
         problems.extend(_uninvited(universe, candidate, requirements.get(name, [])))
     if stack.passed_over != sum(it.place for it in stack.choices):
-        problems.append("it does not pass over as many versions as its choices")
+        problems.append("the number of versions passed over is not the sum over its packages")
     if (levels := _levels(universe, chosen)) != stack.levels:
         problems.append(f"its score by level is {levels}")
     if stack.uninvited != sum(_is_uninvited(universe, it) for it in chosen.values()):
@@ -152,7 +156,7 @@ def _unmet(
             if name in universe.unlisted:
                 yield f"{name} is required, and its index page was never read"
             elif dependency.url is not None:
-                yield f"{name} is required by address"
+                yield f"{name} is required by a URL"
             elif name not in chosen:
                 yield f"{name}{text} is required and missing"
             elif not SpecifierSet(text).contains(chosen[name].version, prereleases=True):

@@ -42,7 +42,7 @@ class Fact:
 
 
 #: For versions that no single fact rules out: in a minimal conflict, and in any other.
-_FITS = "fits, but nothing that fits with it is left"
+_FITS = "fits, but every choice of the other packages conflicts with it"
 _UNKNOWN = "there was no time to find out why it cannot be chosen"
 
 
@@ -119,7 +119,7 @@ def _message(universe: Universe, fact: Fact, versions: tuple[str, ...]) -> str:
         case FactKind.YANKED:
             return f"{fact.name} {fact.text} is yanked, and nothing pins it exactly"
         case FactKind.RULE if fact.text.startswith(NOT_ON):
-            return f"{fact.text.removeprefix(NOT_ON)} is not asked for {fact.name}"
+            return f"{fact.text.removeprefix(NOT_ON)} is not used for {fact.name}"
         case FactKind.RULE:
             return _RULES[RequestRule(fact.source)].format(name=fact.name, text=fact.text)
 

@@ -425,7 +425,9 @@ def self_check(identical: Sequence[Comparison], noise: NoiseTest | None = None) 
         low, high = COVERAGE
         fewest, most = binom.ppf(_ALARM / 2, settled, low), binom.isf(_ALARM / 2, settled, high)
         if not fewest <= covering <= most:
-            problems.append(f'{covering} of {settled} 95 % intervals contain "no difference"')
+            problems.append(
+                f'{covering} of {settled} intervals contain "no difference", instead of about 95 %'
+            )
     varying = [it for it in known if it.standard_error > 0]
     if varying:
         t = np.array([abs(it.d) / it.standard_error for it in varying])

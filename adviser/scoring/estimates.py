@@ -203,7 +203,7 @@ def pooled_effect(
     """
     known = _known(effects)
     if not known:
-        raise ValueError("no host has jobs enough for a standard error")
+        raise ValueError("no host has enough jobs for a standard error")
     if len(known) == 1:
         return PooledEffect(known[0], tau=0.0, hosts=1)
     d, squared = _arrays(known)

@@ -301,7 +301,7 @@ def unsettleable_text(bound_pct: float, noise: str = "") -> str:
     bound = f"any difference is smaller than {two_digits(bound_pct)} %"
     if bound_pct <= CLOSE_PCT:
         return f"too close to matter here: {bound}"
-    known = [noise, bound if bound_pct <= _MOST_PCT else "nothing bounds the difference"]
+    known = [noise, bound if bound_pct <= _MOST_PCT else "the difference may have any size"]
     return (
         f"too noisy here: {', and '.join(filter(None, known))}. Free the machine, or make each run"
         " longer"

@@ -146,7 +146,9 @@ def check_name(name: Any) -> None:
     :raises ValidationError: naming it
     """
     if not isinstance(name, str) or len(name) > MAX_NAME or not name.isprintable():
-        raise ValidationError(f"{str(name)[:_SHOWN]!r}: not a path of at most {MAX_NAME} letters")
+        raise ValidationError(
+            f"{str(name)[:_SHOWN]!r}: not a path of at most {MAX_NAME} characters"
+        )
     *folders, base = name.split("/")
     if "\\" in name or ":" in name or any(it in ("", ".", "..") for it in folders):
         raise ValidationError(f"{name[:_SHOWN]!r}: not a path within the project's folder")

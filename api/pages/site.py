@@ -147,7 +147,7 @@ _MENU = (
     ("pages-inspections.inspections", "Measurements"),
     ("pages-stacks.stacks", "Stacks"),
     ("pages-reports.reports", "Quality"),
-    ("pages-changes.bisects", "Bisects"),
+    ("pages-bisects.bisects", "Bisects"),
     ("pages-benchmarks.benchmarks", "Benchmarks"),
     ("pages-questions.questions", "Questions"),
     ("pages-operation.loop", "Loop"),

@@ -11,21 +11,24 @@ def blueprints() -> tuple[Blueprint, ...]:
     from api.resources import (
         accepted_requests,
         advice,
+        benchmark_results,
+        bisects,
         changes,
         cypher,
         inspections,
         lock_comparisons,
         packages,
         quality_reports,
+        series,
         service_status,
         stacks,
     )
 
     return (
         packages.blueprint, packages.release_routes, packages.vulnerability_routes,
-        stacks.blueprint, changes.series_routes, quality_reports.blueprint, inspections.blueprint,
+        stacks.blueprint, series.blueprint, quality_reports.blueprint, inspections.blueprint,
         inspections.observation_routes, advice.blueprint, advice.claim_routes,
-        inspections.benchmark_routes, changes.blueprint, changes.bisect_routes,
+        benchmark_results.blueprint, changes.blueprint, bisects.blueprint,
         service_status.status_routes, service_status.loop_routes,
         service_status.blueprint, advice.request_routes, accepted_requests.blueprint,
         accepted_requests.upload_routes, packages.fetch_routes, cypher.blueprint,

@@ -1,4 +1,4 @@
-"""Inspections, their observations and hardware classes, and results of benchmarks."""
+"""Inspections, their observations, and hardware classes with their coverage."""
 
 from datetime import datetime
 from functools import partial
@@ -40,7 +40,6 @@ from api.resources.base import (
 from api.resources.stacks import stack_labels
 from api.store_access import service
 from graph.record.access import Scope
-from graph.record.benchmark_results import BenchmarkFilter, benchmark_results
 from graph.record.documents import body_of
 from graph.record.hardware import (
     HardwareHead,
@@ -67,14 +66,6 @@ from graph.record.observations import (
     observation_named,
 )
 from graph.record.stacks import inspected_stacks
-from model.measurements.benchmark_results import (
-    BenchmarkResult,
-    MeasuredFile,
-    Metric,
-    Validity,
-    result_document,
-)
-from pis.metrics import shared_metrics
 
 #: Other classes that are named.
 _NEAREST = 5
@@ -301,41 +292,3 @@ def get_observation(observation_id: str) -> dict[str, Any]:
             observation_id,
         )
     return {**members(observation), **freshness(progress)}
-
-
-BenchmarkQuerySchema = query_of("BenchmarkQuery", BenchmarkFilter)
-MeasuredFileSchema = schema_of("MeasuredFile", MeasuredFile)
-BenchmarkResultSchema = schema_of(
-    "BenchmarkResult",
-    BenchmarkResult,
-    Metric,
-    metric=text("Name of the metric.", "median_rate"),
-    samples=fields.List(fields.Float(), required=True),
-)
-BenchmarkPageSchema = page_of("BenchmarkPage", BenchmarkResultSchema)
-
-
-benchmark_routes = Resources("benchmarks", __name__, description="Results of benchmarks.")
-
-_RESULTS = Cursor("benchmarks", {"own": int, "entry_id": str, "position": int})
-
-
-@benchmark_routes.route("/benchmarks")
-@needs(Scope.READ)
-@benchmark_routes.arguments(BenchmarkQuerySchema, location="query")
-@benchmark_routes.response(200, BenchmarkPageSchema)
-def get_benchmarks(query: dict[str, Any]) -> dict[str, Any]:
-    """List results of other benchmark systems and of our own inspections.
-
-    Results of other systems never decide advice.
-    """
-    selection = {it: query[it] for it in query if it not in ("limit", "after")}
-    if "validity" in selection:
-        selection["validity"] = Validity(selection["validity"])
-    chosen = BenchmarkFilter(**selection)
-    results = browse_page(query, _RESULTS, benchmark_results, chosen, shared_metrics())
-    items = [
-        {**result_document(it.result), "measured_at": it.result.measured_at}
-        for it in results["items"]
-    ]
-    return {**results, "items": items}

@@ -191,7 +191,7 @@ async def _by_parts(fetcher: Fetcher, file: IndexFile) -> MetadataRead:
             raise _other_size(file, size)
         tail = body.read()
     if first + len(tail) != size:
-        message = f"{file.filename}: another range than the requested end"
+        message = f"{file.filename}: the server sent other bytes than its end"
         raise IndexProblem(IndexFault.MALFORMED, message)
     sparse = SparseFile(size)
     sparse.add(first, tail)

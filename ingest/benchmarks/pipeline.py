@@ -254,7 +254,7 @@ def _of_system(
     yield from results_by_entry(_only_results(tree, reader(tree, places), refused, unused))
     yield from refused
     if unused:
-        skipped[f"file of {system.title} without a result of its own"] += len(unused)
+        skipped[f"file of {system.title} that contains no result"] += len(unused)
 
 
 def results_by_entry(results: Iterable[BenchmarkResult]) -> Iterator[_Entry]:

@@ -6,7 +6,7 @@ from sqlalchemy import Connection
 
 from adviser.bisect.search import StepSearch, find_step
 from adviser.bisect.series import StackSeries, search_document
-from graph.record.changes import Bisect, write_bisect
+from graph.record.bisects import Bisect, write_bisect
 from tests.factories.planted_steps import PlantedMeasurer, step_levels
 
 _HARDWARE = "sha256:" + "fa" * 32

@@ -1,8 +1,8 @@
 """Nights of measurements of one package's versions with known differences, by two strategies.
 
 Each night measures some versions in turns with the reference version. Jobs of one turn share the
-drift of the machine, as in :mod:`benchmarks.honesty`. The shipped rules judge every night, at the
-planned looks of :mod:`adviser.changes`.
+drift of the machine, as in :mod:`benchmarks.false_claims`. The shipped rules judge every night,
+at the planned looks of :mod:`adviser.changes`.
 """
 
 import math

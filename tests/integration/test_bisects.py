@@ -15,7 +15,7 @@ from adviser.bisect.series import search_document
 from cli.bisect_search import BisectRecorder, identity
 from common.settings import Settings
 from graph.engine import Stores
-from graph.record.changes import BisectFilter, bisect_named, browse_bisects
+from graph.record.bisects import BisectFilter, bisect_named, browse_bisects
 from graph.tables import BisectRow
 from tests.factories.bisects import add_bisects, bisect_of, planted_search
 from tests.services.commands import thoth

@@ -520,7 +520,7 @@ def test_unexpected_error_in_one_package_does_not_stop_the_crawl(
     assert (record.levelno, record.exc_info is None) == (logging.ERROR, False)
 
 
-def test_impossible_upload_time_is_dropped_without_its_release(
+def test_release_with_an_impossible_upload_time_is_stored_without_the_time(
     at: Settings, relational: Engine, index: Index
 ) -> None:
     wheels(index, "app", "1.0")

@@ -145,7 +145,7 @@ def test_failed_start_of_a_store_stops_the_other_store(running: EmbeddedStores) 
     assert [it.now for it in running.start()] == [True, True]
 
 
-def test_files_of_the_home_folder_are_closed_to_other_users(running: EmbeddedStores) -> None:
+def test_other_users_cannot_read_the_home_folder(running: EmbeddedStores) -> None:
     home = running.home
     for folder in (home.root, home.postgresql, home.graph, home.logs, home.run):
         assert folder.stat().st_mode & 0o077 == 0, folder

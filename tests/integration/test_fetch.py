@@ -309,7 +309,7 @@ def test_offline_advice_names_versions_without_wheels_for_a_python(
         assert "for another Python" not in done.stdout
     offline = thoth(stores.settings, *advise, "3.11", "--offline", **at(index))
     assert versions(offline.stdout).keys() == {"native", "lib"}
-    assert "the requirements of native are those of wheels for another Python" in offline.stdout
+    assert "the requirements of native only from wheels for another Python" in offline.stdout
     assert not thoth(stores.settings, "packages", "events", "native", "--json").stdout.count(
         "changed_requirements"
     )

@@ -103,7 +103,7 @@ def test_unknown_pack_keys_and_files_are_refused(
     assert notes.read_text() == "mine"
 
 
-def test_environments_for_two_pythons_are_one_pack_session(made: Path) -> None:
+def test_pack_counts_builds_for_two_pythons_as_one_session(made: Path) -> None:
     manifest = opened(made).manifest
     assert manifest.session_count == 1
     one = manifest.sessions[0]

@@ -19,12 +19,12 @@ from werkzeug.test import TestResponse, encode_multipart
 
 from api.access import SESSION_COOKIE
 from api.http.request_context import REQUEST_BYTES
-from api.pages.home import STEP_LABELS
+from api.pages.operation import STEP_LABELS
 from api.pages.site import POLICY
 from common.settings import Settings
 from graph.engine import Stores, relational_engine
 from graph.record.access import Scope, create_token, revoke_token
-from graph.record.changes import write_bisect
+from graph.record.bisects import write_bisect
 from graph.record.freshness import BACKUP, INDEX, INSPECTIONS, add_successes, set_sources
 from graph.record.quarantine import QuarantineReason, add_refusals
 from graph.tables import HardwareRow, PackageVersionRow
@@ -291,6 +291,7 @@ def test_history_page_shows_every_job_of_the_series(browser: FlaskClient) -> Non
 
 def test_api_error_is_shown_to_browsers_as_a_page(browser: FlaskClient) -> None:
     assert "no package is called" in _page(browser, "/packages/there-is-none", 404)
+    assert "no vulnerability is called" in _page(browser, "/vulnerabilities/CVE-1999-0001", 404)
     assert "not a cursor of this list" in _page(browser, "/packages?after=x", 400)
 
 
@@ -511,7 +512,7 @@ def test_package_page_shows_import_names(stores: Stores, empty: FlaskClient) -> 
     ]  # fmt: skip
 
 
-def test_vulnerability_page_shows_ranges_releases_and_advisories(browser: FlaskClient) -> None:
+def test_api_lists_ranges_and_versions_that_a_vulnerability_affects(browser: FlaskClient) -> None:
     document = browser.get("/api/v2/vulnerabilities/CVE-2023-30861").get_json()
     assert document["packages"] == [
         {
@@ -521,7 +522,6 @@ def test_vulnerability_page_shows_ranges_releases_and_advisories(browser: FlaskC
         }
     ]
     assert document["affected_versions"] == 0
-    _page(browser, "/vulnerabilities/CVE-1999-0001", 404)
 
 
 def test_operator_page_shows_the_state_of_the_service(stores: Stores, empty: FlaskClient) -> None:
@@ -592,7 +592,7 @@ def test_inspection_page_links_to_lock_and_logs(
     assert logs.text == "=== build ===\n<b>\\x1b[31m built\n\n=== job 0 ===\nran\n"
 
 
-def test_inspections_of_no_library_name_the_packages_that_differ(
+def test_inspections_without_a_measured_library_name_the_packages_that_differ(
     stores: Stores, empty: FlaskClient, tmp_path: Path
 ) -> None:
     outputs = [printed(measured(90.0)) | {"name": "PiMine", "component": None}]

@@ -190,7 +190,9 @@ def test_preloading_is_refused_for_other_interpreter_options_and_limits(
 
 
 @pytest.mark.usefixtures("program")
-def test_preloading_is_refused_with_a_closed_file_or_fewer_processors(preloaded: Preloaded) -> None:
+def test_preloaded_program_refuses_closed_standard_input_and_fewer_processors(
+    preloaded: Preloaded,
+) -> None:
     command = shlex.join(preloaded.command(*ADVISE))
     closed = subprocess.run(
         ["/bin/sh", "-c", f"{command} <&-"], env=preloaded.environment,

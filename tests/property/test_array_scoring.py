@@ -143,7 +143,7 @@ def test_distinct_readings_have_no_clock_error(ticks: list[list[int]]) -> None:
         assert effects.single(i).standard_error == it.standard_error
 
 
-def test_vectorised_comparisons_use_a_margin_of_their_own() -> None:
+def test_each_vectorised_comparison_uses_its_own_margin() -> None:
     draw = np.random.default_rng(8)
     arms = Arms(draw.normal(0, 0.001, 30) + np.repeat([0, 0.1, 0.1], 10), np.full(3, 10))
     margins = np.log1p([0.02, 0.2])
@@ -151,7 +151,7 @@ def test_vectorised_comparisons_use_a_margin_of_their_own() -> None:
     assert [judged.verdict(i).value for i in (0, 1)] == ["faster", "equivalent"]
 
 
-def test_identical_arms_give_almost_no_verdicts() -> None:
+def test_vectorised_comparisons_of_identical_stacks_rarely_give_verdicts() -> None:
     draw = np.random.default_rng(9)
     arms = Arms(draw.normal(0, 0.03, 200_000), np.full(20_000, 10))
     ours, theirs = draw.integers(0, 20_000, (2, 1_000_000))

@@ -13,7 +13,7 @@ from adviser.scoring.sample_needs import Need
 from adviser.scoring.samples import JobPlace, Sample
 from adviser.scoring.turn_noise import noise_test
 from adviser.scoring.verdicts import Verdict
-from benchmarks.honesty import Design, shipped
+from benchmarks.false_claims import Design, shipped
 from tests.effort import slow
 from tests.factories.evidence import series
 

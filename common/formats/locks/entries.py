@@ -451,7 +451,12 @@ def conditions_of(
         if any(it <= condition for it in listed):
             continue
         if steps > _MOST_STEPS or len(listed) == _MOST_CONDITIONS:
-            refuse(Reason.OUT_OF_RANGE, "is required in too many ways", at, MAKE_AGAIN)
+            refuse(
+                Reason.OUT_OF_RANGE,
+                "is required under too many combinations of conditions",
+                at,
+                MAKE_AGAIN,
+            )
         known[node] = [it for it in listed if not condition <= it] + [condition]
         pending += [(edge, condition) for edge in edges(node)][::-1]
     return dict(known)

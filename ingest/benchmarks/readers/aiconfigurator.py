@@ -101,7 +101,10 @@ def _collection(meta: ResultFile, name: str, rows: int, unknown: _Collection) ->
         table, runtime = document.nested("tables").nested(name), document.nested("runtime")
         stated = table.text("rows")
         if stated not in (None, str(rows)):
-            message = f"{stated} rows, and the table has {rows}: keep both files of one collection"
+            message = (
+                f"states {stated} rows, but the table has {rows}: keep files of one collection"
+                " together"
+            )
             raise table.invalid(Reason.CONFLICTING_FIELDS, message, "rows")
         parts = [*table.each("collections")] or [table]
         collectors = {it.text("collector_hash") for it in parts}

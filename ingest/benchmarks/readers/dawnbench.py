@@ -70,7 +70,9 @@ def _inference(tree: ResultTree, place: str) -> Iterator[BenchmarkResult]:
     latency = positive_number(entry.get("latency"))
     if latency is None:
         raise InvalidDocument(
-            Reason.MISSING_FIELD, "neither a latency nor a table beside it", field="$.latency"
+            Reason.MISSING_FIELD,
+            "the entry has no latency, and no table lies beside it",
+            field="$.latency",
         )
     run = _described(file.run("dawnbench"), entry, "inference")
     numbers = {key: finite_number(entry.get(key)) for key in _ACCURACIES}

@@ -145,7 +145,7 @@ def _of_quantity(run: Run, part: str, name: str, statistics: Fields) -> Iterator
             continue
         value = finite_number(statistics[key])
         if value is None or value < 0:
-            message = f"{str(statistics[key])[:40]!r} is no number from 0 on"
+            message = f"{str(statistics[key])[:40]!r} is not a number of at least 0"
             raise statistics.invalid(Reason.OUT_OF_RANGE, message, key)
         each = measure(f"{name[:100]}_{key}", unit, _DIRECTIONS[part], definition, aggregate)
         yield run.result(each, value)

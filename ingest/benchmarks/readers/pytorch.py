@@ -187,7 +187,7 @@ def _of_record(run: Run, record: Any, at: str) -> BenchmarkResult:
     for key, text in (("metric.name", name), ("benchmark.name", suite)):
         if text is None:
             raise InvalidDocument(
-                Reason.MISSING_FIELD, "the record is not named", field=f"{at}.{key}"
+                Reason.MISSING_FIELD, "the record lacks this name", field=f"{at}.{key}"
             )
     extra = mapping_of(metric, "extra_info")
     unit = _text(extra, "unit") or unit_of(str(name))

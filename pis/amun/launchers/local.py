@@ -237,7 +237,7 @@ def _with_results(finished: FinishedJob, folder: Path) -> FinishedJob:
             content = file.read(MAX_BYTES + 1)
         document = results_document(json.loads(finished.stdout), content)
     except (OSError, ProjectError) as error:
-        reason = f"the command ended without an error, but not with {RESULTS} as it is read"
+        reason = f"the command succeeded, but its file {RESULTS} cannot be read"
         message = f"error: {reason}: {getattr(error, 'strerror', None) or error}\n".encode()
         return replace(finished, exit_code=1, stderr=finished.stderr + message)
     return replace(finished, stdout=json.dumps(document).encode())

@@ -80,7 +80,7 @@ def test_benchmark_files_are_stored_once_at_any_path(stores: Stores, tmp_path: P
         ({"notes.txt": "Nothing was measured."}, "not a result of a known benchmark: 1"),
         (
             {"a.log": ":::MLL 1560400998.76 other: {}"},
-            "file of MLPerf Training without a result of its own: 1",
+            "file of MLPerf Training that contains no result: 1",
         ),
     ],
 )

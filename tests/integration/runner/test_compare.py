@@ -185,7 +185,7 @@ def test_compare_judges_each_benchmark_in_the_results_of_a_command(
     (project / "bench.py").write_text("import pause\n")
     done = compare("pause==1.0", "pause==2.0", command=["python", "bench.py", "{results}"])
     assert done.returncode == 1
-    assert "not with {results} as it is read: No such file" in done.stderr
+    assert "its file {results} cannot be read: No such file" in done.stderr
 
 
 def test_compare_refuses_a_program_of_another_python(compare: Any, tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ def lacks(
     return {name: indexes for name, indexes in asked.items() if indexes}
 
 
-def test_known_closure_requests_no_index() -> None:
+def test_request_whose_packages_are_all_known_reads_no_index() -> None:
     assert lacks({"web": {"2.0": {"requires": ["core>=1"]}}, "core": {"1.0": {}}}) == {}
 
 

@@ -59,7 +59,7 @@ SERIES = StackSeries("releases", [f"numpy {n}" for n in range(16)], lambda _: (N
         (["compare", "a==1", "a==2", "--benchmark", "x"], "no benchmark 'x'"),
         (["compare", "a==1", "--", "true"], "give two stacks or more"),
         (["compare", "a>>1", "a==2", "--", "true"], "neither a file nor a requirement"),
-        (["compare", "a @ https://x/a.whl", "a==2", "--", "true"], "without an address"),
+        (["compare", "a @ https://x/a.whl", "a==2", "--", "true"], "without a URL"),
         (["compare", "none.lock", "a==2", "--", "true"], "none.lock"),
         (["compare", "none.json", "a==2", "--", "true"], "none.json"),
         (["compare", "a==1", "a==2", "--env-b", "X", "--", "true"], "NAME=VALUE"),

@@ -250,7 +250,9 @@ def test_index_order_follows_the_tool_of_the_project(
     assert list(request.resolver_request({}).indexes_of("lib")) == expected
 
 
-def test_repeated_index_limits_only_packages_that_name_it(settings: Settings) -> None:
+def test_index_named_again_by_a_project_serves_only_packages_that_name_it(
+    settings: Settings,
+) -> None:
     project = Project(
         indexes=(ProjectIndex("again", "HTTPS://Mirror.example:443/simple/", explicit=True),)
     )

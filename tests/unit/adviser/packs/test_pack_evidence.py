@@ -74,7 +74,7 @@ def test_pack_evidence_equals_the_packed_measurements(bench: Bench, tmp_path: Pa
     assert [*here.stacks.values()] == [tuple(sorted(map(purl, ("fast==2", "rest==1"))))]
 
 
-def test_measurements_before_and_after_midnight_are_one_session(tmp_path: Path) -> None:
+def test_pack_session_does_not_end_at_midnight(tmp_path: Path) -> None:
     late = NOW.replace(hour=21)
     for begin, sessions in ((late, 1), (late + timedelta(days=2), 2)):
         bench = Bench()

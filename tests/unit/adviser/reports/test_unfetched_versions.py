@@ -125,7 +125,7 @@ def test_conflict_about_a_package_that_was_never_read_proves_nothing() -> None:
         assert forced is (ForcedOutcome.UNKNOWN if texts else ForcedOutcome.CONFLICT)
 
 
-def test_index_without_an_answer_leaves_packages_open_of_which_versions_are_known() -> None:
+def test_package_of_a_silent_index_is_reported_as_unread() -> None:
     silent = Absence(AbsenceReason.UNAVAILABLE, "it was not read from pypi: no answer")
     snapshot = with_absences(conflict("web>=4\n").snapshot, {"web": silent})
     assert snapshot.unread_texts() == ("web: it was not read from pypi: no answer",)
@@ -151,7 +151,7 @@ def test_versions_that_a_store_did_not_read_leave_a_conflict_open() -> None:
     assert forced.with_unread(["core 0.9"]).outcome is ForcedOutcome.UNKNOWN
 
 
-def test_release_that_needs_a_package_nobody_read_is_not_given_up() -> None:
+def test_conflict_of_a_release_is_open_if_a_required_package_was_not_read() -> None:
     index: Index = {
         "web": {"3": {"requires": ["nowhere"]}, "2": {"requires": ["core<1"]}, "1": {}},
         "core": {"1": {}},

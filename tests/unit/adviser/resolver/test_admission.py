@@ -78,7 +78,7 @@ def universe(
     return universe_of(snapshot, ResolverRequest(), scores, newness={0})
 
 
-def test_newer_near_package_outweighs_older_versions_that_it_pins() -> None:
+def test_newness_of_a_nearer_package_outweighs_that_of_packages_it_pins() -> None:
     known = universe("whisper")
     resolution = resolve(known)
     assert check_resolution(known, resolution) == []

@@ -241,7 +241,9 @@ def test_self_check_reports_intervals_that_are_too_narrow_or_too_wide() -> None:
     wide = [replace(it, interval_low_pct=-100, interval_high_pct=100) for it in known]
     for lying, held in ((narrow, 0), (wide, 400)):
         (problem,) = self_check(lying).problems
-        assert problem == f'{held} of 400 95 % intervals contain "no difference"'
+        assert problem == (
+            f'{held} of 400 intervals contain "no difference", instead of about 95 %'
+        )
 
 
 def test_self_check_without_comparisons_finds_no_problem() -> None:

@@ -172,7 +172,7 @@ def test_paired_and_unpaired_comparisons_are_adjusted_together() -> None:
     assert first.p_value == pytest.approx(2 * alone.p_value)
 
 
-def test_sample_with_a_place_for_only_some_jobs_is_refused() -> None:
+def test_sample_with_hosts_for_only_some_jobs_is_refused() -> None:
     with pytest.raises(ValueError, match="one place"):
         Sample("c", (1.0, 2.0), "key", (JobPlace("h1"),))
 

@@ -141,7 +141,7 @@ def test_pack_with_too_few_sessions_or_jobs_settles_nothing(
     assert found.comparisons == 0
 
 
-def test_documents_of_one_session_count_as_one_session() -> None:
+def test_pack_of_two_documents_from_one_session_settles_nothing() -> None:
     twice = site(LAB, 0.3)
     same = tuple(replace(it, session="boot and day") for it in twice.readings)
     assert judged(NOTHING, replace(twice, readings=same)).comparisons == 0

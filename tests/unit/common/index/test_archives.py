@@ -326,7 +326,9 @@ def large(**texts: str) -> bytes:
         (["a/b.py", "a/b/c.py"], ["a", "a.b", "a.b.c"]),
     ],
 )  # fmt: skip
-def test_import_names_are_the_shallowest_modules(paths: list[str], names: list[str]) -> None:
+def test_import_names_are_top_packages_and_the_namespaces_above_them(
+    paths: list[str], names: list[str]
+) -> None:
     read = import_names_in(io.BytesIO(wheel(*((it, b"") for it in paths))))
     assert read == ImportNames(tuple(names), ImportSource.DIRECTORY)
 

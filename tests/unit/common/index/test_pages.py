@@ -260,7 +260,9 @@ def test_relative_file_urls_are_resolved_against_the_page(url: str) -> None:
 
 
 @pytest.mark.parametrize("url", ["https://files.example/{}", "/files/{}", "../../files/{}"])
-def test_mirror_urls_need_no_slow_parser(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_common_mirror_urls_are_read_by_the_fast_parser(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(page_entries, "_package", None)
     entry = file("parrot-1.0.zip", url=url.format("parrot-1.0.zip"), upload_time=None)
     assert json_page(entry).files[0].url.startswith("https://")

@@ -130,7 +130,7 @@ def test_missing_or_changed_release_file_is_retried_later() -> None:
         read({WHEEL.filename: IndexProblem(IndexFault.HASH_MISMATCH, "another hash")}, WHEEL)
 
 
-def test_refused_release_document_keeps_the_release_without_its_texts() -> None:
+def test_refused_release_document_becomes_a_release_with_broken_metadata() -> None:
     draft = release_draft("local", "demo", "1.0", (WHEEL,), ReleaseMetadata(requires_dist=("a",)))
     release = checked_release(refused_draft(draft, "text holds a NUL"))
     assert (release.state, release.problem) == (

@@ -80,7 +80,7 @@ def test_whiteouts_remove_only_files_of_lower_layers() -> None:
     assert tree(below, [(".wh.opt", b"")]).names("") == ["usr"]
 
 
-def test_folder_repeated_in_an_opaque_parent_is_kept_empty() -> None:
+def test_layer_folder_below_an_opaque_folder_hides_files_of_lower_layers() -> None:
     below: Members = [("usr/lib/a", b""), ("usr/share/b", b"")]
     above: Members = [("usr/lib", Folder()), ("usr/.wh..wh..opq", b"")]
     found = tree(below, above)

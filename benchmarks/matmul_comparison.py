@@ -1,8 +1,9 @@
 """The matmul indicator beside another tool, within one process of the measured environment.
 
-Run as ``python -m benchmarks.rates FRAMEWORK SIZE…`` with the project on ``PYTHONPATH``; it
-prints one JSON object a size. The environment holds the measured library and nothing of ours.
-One thread, because two that wait for each other measure whatever else the machine does.
+Run as ``python -m benchmarks.matmul_comparison FRAMEWORK SIZE…`` with the project on
+``PYTHONPATH``; it prints one JSON object a size. The environment holds the measured library and
+nothing of ours. One thread, because two that wait for each other measure whatever else the machine
+does.
 """
 
 import json

@@ -13,7 +13,7 @@ from typing import Any
 
 from adviser.scoring.comparisons import compare_candidates
 from adviser.scoring.samples import JobPlace, Sample, job_log_rate
-from benchmarks.homes import THOTH
+from benchmarks.fresh_stores import THOTH
 from model.measurements.job_stability import instability
 from pis.amun.pinned_specifications import pinned_specification
 

@@ -38,7 +38,7 @@ _DESIGNS: Mapping[str, Noise] = {
 
 def main(arguments: Sequence[str] = ()) -> None:
     """Print the shares of families with a false claim, by design."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.looks")
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.nightly_false_claims")
     parser.add_argument("--families", type=int, default=FAMILIES, help="families of each design")
     count: int = parser.parse_args(arguments).families
     print(f"{count} families a design, seed {SEED}, {RELEASES} releases, {NIGHTS} nights")
