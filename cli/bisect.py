@@ -138,7 +138,7 @@ def bisect(  # noqa: PLR0913, PLR0917 - one for each option
     measured = measured_script(indicator, parameters, script_file, command, trust_script)
     settled, concealed = shown_variables(dict(key_and_value(it, "--env") for it in variables))
     if settled and command is None:
-        raise click.UsageError("--env is for a command: -- COMMAND")
+        raise click.UsageError("--env needs a command: -- COMMAND")
     subjects = searched_subjects(subjects)
     chosen, repeated = lock_selection(selection), selection_options(selection)
     if command is not None and len(subjects) == 1 and project:

@@ -53,7 +53,7 @@ SERIES = StackSeries("releases", [f"numpy {n}" for n in range(16)], lambda _: (N
         (["bisect", "numpy", "--script", "none.py"], "none.py"),
         (["bisect", "numpy", "--script", "mine.py", "--", "python", "mine.py"], "or a script"),
         (["bisect", "numpy", "-p", "size=3", "--", "python", "mine.py"], "-p is for --pi"),
-        (["bisect", "numpy", "--pi", "matmul", "--env", "A=1"], "--env is for a command"),
+        (["bisect", "numpy", "--pi", "matmul", "--env", "A=1"], "--env needs a command"),
         (["bisect", "numpy", "--pi", "matmul", "--trust-script"], "--trust-script"),
         (["compare", "a==1", "--benchmark", "x", "--", "true"], "or --benchmark"),
         (["compare", "a==1", "a==2", "--benchmark", "x"], "no benchmark 'x'"),

@@ -75,7 +75,7 @@ Tamper = Callable[[ResolvedStack, Universe], ResolvedStack]
         (lambda stack, u: changed(stack, "app", u, "1.0"), "nothing requires speed"),
         (lambda stack, u: without(stack, "speed"), "speed is required and missing"),
         (lambda stack, u: without(stack, "app"), "app is required and missing"),
-        (lambda stack, u: replace(stack, passed_over=7), "pass over"),
+        (lambda stack, u: replace(stack, passed_over=7), "passed over"),
         (lambda stack, u: replace(stack, levels=(1, 0, 0)), "its score by level is (0, 0, 0"),
         (lambda stack, u: replace(stack, uninvited=1), "does not count its yanked"),
         (lambda stack, u: ResolvedStack((*stack.choices, stack.choices[0]), 2), "chosen twice"),

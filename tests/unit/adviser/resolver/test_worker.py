@@ -210,7 +210,7 @@ def test_conflict_among_direct_requirements_is_found_in_a_large_closure(
         assert [it.kind for it in resolution.conflict.steps] == ["asked", "requires"]
 
 
-def test_conflict_search_adds_only_requirements_near_the_pin(
+def test_conflict_search_adds_only_requirements_of_the_pinned_version(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # Only the pinned package counts: neither the other root nor the other versions are looked at.
