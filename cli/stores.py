@@ -199,50 +199,60 @@ def _described(store: StoreStatus) -> str:
 class RecordContents:
     """Counts of the record; a count ends at :data:`MOST_COUNTED`.
 
-    :param jobs: measured jobs of all stacks
-    :param classes: hardware classes with measurements
+    :param measurements: those that may be compared, as on the start page
+    :param stacks, hardware: of the counted measurements
     """
 
     packages: int
     releases: int
     vulnerabilities: int
-    jobs: int
-    stacks: int
-    classes: int
     answers: int
+    measurements: int
+    stacks: int
+    hardware: int
 
     @property
     def text(self) -> str:
         """The counts in one line.
 
-        >>> RecordContents(12, 63, 0, 100_000, 21, 1, 3).text
-        '63 releases of 12 packages, 0 vulnerabilities, 100,000+ jobs of 21 stacks on 1 hardware\
- class, 3 answers'
+        >>> RecordContents(12, 63, 0, 3, 100_000, 21, 1).text
+        '63 releases of 12 packages, 0 vulnerabilities, 100,000+ measurements of 21+ stacks on\
+ 1+ hardware class, 3 answers'
         """
+        all_counted = self.measurements < MOST_COUNTED
         return (
             f"{_counted(self.releases, 'release')} of {_counted(self.packages, 'package')},"
             f" {_counted(self.vulnerabilities, 'vulnerability', 'vulnerabilities')},"
-            f" {_counted(self.jobs, 'job')} of {_counted(self.stacks, 'stack')}"
-            f" on {_counted(self.classes, 'hardware class', 'hardware classes')},"
+            f" {_counted(self.measurements, 'measurement')}"
+            f" of {_counted(self.stacks, 'stack', exact=all_counted)} on"
+            f" {_counted(self.hardware, 'hardware class', 'hardware classes', exact=all_counted)},"
             f" {_counted(self.answers, 'answer')}"
         )
 
 
-def _counted(number: int, noun: str, plural: str | None = None) -> str:
+def _counted(number: int, noun: str, plural: str | None = None, *, exact: bool = True) -> str:
     text = counted(number, noun, plural)
-    return text if number < MOST_COUNTED else text.replace(" ", "+ ", 1)
+    return text if exact and number < MOST_COUNTED else text.replace(" ", "+ ", 1)
 
 
 #: Counting of rows stops here, so that the command answers at once also for a large record.
 MOST_COUNTED = 100_000
 #: Query for the values of :class:`RecordContents`, in the order of its fields.
-_CONTENTS = "SELECT " + ", ".join(
-    f"(SELECT count(*) FROM (SELECT 1 FROM {rows} LIMIT {MOST_COUNTED}) AS counted)"
-    for rows in (
-        "packages", "package_versions", "vulnerabilities", "observations WHERE outcome ="
-        " 'measured'", "stacks", "hardware", "advice",
+_CONTENTS = f"""
+WITH job AS (
+    SELECT document_id, hardware_digest FROM observations
+    WHERE outcome = 'measured' AND quarantine_reason IS NULL LIMIT {MOST_COUNTED}
+), measured AS (
+    SELECT count(*), count(DISTINCT stack_digest), count(DISTINCT hardware_digest)
+    FROM job JOIN inspections USING (document_id)
+)
+SELECT {
+    ", ".join(
+        f"(SELECT count(*) FROM (SELECT 1 FROM {table} LIMIT {MOST_COUNTED}) AS counted)"
+        for table in ("packages", "package_versions", "vulnerabilities", "advice")
     )
-)  # fmt: skip
+}, measured.* FROM measured
+"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,8 @@
 """What a service keeps: after a change of the record, only changed series are read."""
 
+import json
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -15,6 +17,7 @@ from api import store_access
 from api.http import comparison_cache
 from api.http.comparison_cache import ComparisonCache, SeriesFamily, SeriesFilter
 from api.store_access import EXTENSION, ServiceStores
+from cli.stores import status
 from common.settings import Settings
 from graph.engine import Stores, relational_engine
 from graph.record.freshness import count_change
@@ -27,6 +30,7 @@ from ingest.sources.source_items import SourceLimits
 from model.errors import StoreUnavailable
 from model.measurements.evidence import MeasuredObservation
 from tests.factories.inspections import MATMUL, measured, printed, write_stack
+from tests.services.commands import run_here
 from tests.services.databases import new_database
 
 VERSIONS = ("2.0.2", "2.1.0", "2.2.0")
@@ -173,6 +177,21 @@ def test_component_version_is_taken_from_the_stack(stores: Stores, tmp_path: Pat
         ("pandas", "2.2.3"), ("scikit-learn", "1.7.2"), ("keras-preprocessing", "1.1.2"),
     }  # fmt: skip
     assert totals.versions == 3
+
+
+def test_status_and_start_page_count_the_same_measurements(delivered: Stores) -> None:
+    with delivered.engine.begin() as connection:
+        whole = measured_totals(connection)
+        stack = connection.scalar(select(InspectionRow.stack_digest).limit(1))
+        of_stack = select(InspectionRow.document_id).where(InspectionRow.stack_digest == stack)
+        refused = refuse_observations(connection, connection.scalars(of_stack).all())
+        totals = measured_totals(connection)
+    assert totals.measurements == whole.measurements - refused
+    assert totals.stacks == whole.stacks - 1
+    shown = json.loads(run_here(status, delivered.settings, "--json").stdout)
+    contents = shown["stores"][0]["contents"]
+    counted = {name: contents[name] for name in ("measurements", "stacks", "hardware")}
+    assert counted.items() <= asdict(totals).items()
 
 
 def test_series_evicted_from_the_comparison_cache_are_read_again(
