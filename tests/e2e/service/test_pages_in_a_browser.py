@@ -142,6 +142,13 @@ def test_pages_are_no_wider_than_a_phone(opened: Opener, addresses: list[str]) -
     assert page.evaluate(_IS_NARROW)
 
 
+def test_long_paths_of_result_files_are_shown_whole(opened: Opener) -> None:
+    page = opened("/benchmarks", viewport=_WIDE)
+    lengthened = "all => all.forEach(it => { it.textContent = 'of_a_run/mlperf_log'.repeat(6) })"
+    page.locator("section td:last-child").evaluate_all(lengthened)
+    assert _beyond_the_screen(page, "section td") == []
+
+
 def test_advice_page_on_a_phone_shows_reasons_and_whole_intervals(
     opened: Opener, addresses: list[str]
 ) -> None:
