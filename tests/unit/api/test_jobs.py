@@ -212,6 +212,6 @@ def test_only_a_store_that_is_away_is_a_warning(
 
     worker = SimpleNamespace(service=SimpleNamespace(writing=writing))
     context: Any = SimpleNamespace(additional_context={CONTEXT: worker}, job=None)
-    caplog.set_level("INFO")
+    caplog.set_level("INFO", logger="api")
     _postponed(context, error, 1)
     assert [it.levelname for it in caplog.records] == [level]
