@@ -148,6 +148,24 @@ def test_advice_without_an_unavailable_page_is_not_cached(client: FlaskClient) -
     assert client.post("/api/v2/advice", json=body).get_json()["cached"] is False
 
 
+def test_only_answers_that_were_proven_are_shared(known: Stores) -> None:
+    shared = {}
+    with client_of(replace(known.settings, fetch_missing=False), Scope.ADVISE) as client:
+        for requirement in ("nobody", "web>=9", "web"):
+            body = {**APP, "files": {"requirements.in": f"{requirement}\n"}}
+            made = done(client, "/api/v2/advice", json=body)
+            again = client.post("/api/v2/advice", json=body).get_json()
+            shared[requirement] = again["cached"]
+        for requirement in ("nobody", "core>=2"):
+            question = f"/api/v2/advice/{made['analysis_id']}/why-not?requirement={requirement}"
+            done(client, question)
+            shared[f"why not {requirement}"] = client.post(question).get_json()["cached"]
+    assert shared == {
+        "nobody": False, "web>=9": True, "web": True,
+        "why not nobody": False, "why not core>=2": True,
+    }  # fmt: skip
+
+
 @pytest.mark.parametrize("scopes", [(), (Scope.ADVISE,)], ids=["anonymous", "advise"])
 def test_index_is_not_read_for_a_client_without_the_ingest_scope(
     at_index: Settings, index: Index, scopes: tuple[Scope, ...]

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import sqlalchemy
 from sqlalchemy import Engine, insert, select, update
 
 from adviser.advice_request import StackRequest
+from adviser.advise import in_this_process
 from adviser.projects.parsing import parse_project
 from adviser.resolver.worker import ResolverWorker
 from adviser.scoring.criteria import RecommendationType
@@ -29,6 +31,8 @@ from graph.record.events import EventKind
 from graph.record.loop import (
     BatchState,
     LoopState,
+    Night,
+    NightState,
     ReleaseKey,
     ReleaseSource,
     add_batch,
@@ -62,7 +66,13 @@ from graph.record.watches import (
 from graph.tables import EventRow, HardwareRow, WatchRow
 from loop.measuring import measure_batches
 from loop.night import STEPS, NightReport, run_night
-from loop.release_states import announce_releases, changes_behind, resolve_releases, settle_releases
+from loop.release_states import (
+    advise_again,
+    announce_releases,
+    changes_behind,
+    resolve_releases,
+    settle_releases,
+)
 from loop.stacks import WatchKnowledge, current_knowledge
 from loop.status import morning_summary, status_document
 from loop.watched_projects import adopt_requests, identifiers_of, package_project, project_watch
@@ -73,10 +83,12 @@ from pis.amun.conditions import MachineBusy, free_machine
 from tests.factories.changes import change_of_numpy
 from tests.factories.evidence import simulated
 from tests.factories.inspections import write_stack
+from tests.factories.releases import release
 from tests.factories.requests import advice_for, request_for
 from tests.services.commands import thoth
 from tests.services.index import Index, package_index
 from tests.services.jobs import client_of, run_jobs
+from tests.services.projection import deliver
 from tests.services.receiver import hooked, receiver
 
 KEY = ReleaseKey("pypi", "app", "2.0")
@@ -255,6 +267,22 @@ def test_given_up_release_names_the_conflict_of_a_project(
                 seen += [(it.state, it.reason) for it in latest_releases(connection)]
     assert [state for state, _ in seen] == [LoopState.SEEN, LoopState.GIVEN_UP]
     assert ["lib>=9" in (reason or "") for _, reason in seen] == [True, True], seen
+
+
+@pytest.mark.parametrize(
+    ("requirement", "state"),
+    [(b"nowhere\n", LoopState.SEEN), (b"lib>=9\n", LoopState.GIVEN_UP)],
+)
+def test_watch_is_given_up_only_for_a_proven_conflict(
+    stores: Stores, requirement: bytes, state: LoopState
+) -> None:
+    deliver(stores, [release("lib", "1.0")])
+    watch(stores, {"requirements.in": requirement})
+    (stored,) = watched(stores)
+    now = datetime.now(UTC)
+    known = current_knowledge(stores, stored, in_this_process)
+    advise_again(stores, Night(1, NightState.RUNNING, None, now, None), known)
+    assert [it.state for it in watched(stores)] == [state]
 
 
 def test_new_advice_for_a_watch_is_announced_when_its_releases_are_decided(
