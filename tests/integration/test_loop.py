@@ -78,7 +78,7 @@ from loop.status import morning_summary, status_document
 from loop.watched_projects import adopt_requests, identifiers_of, package_project, project_watch
 from model.changes import ChangeEvent, RecordedChange
 from model.errors import InvalidArgument
-from model.packages.environments import host_environment
+from model.packages.environments import Environment, host_environment
 from pis.amun.conditions import MachineBusy, free_machine
 from tests.factories.changes import change_of_numpy
 from tests.factories.evidence import simulated
@@ -120,10 +120,15 @@ def watch_app(stores: Stores) -> None:
     watch(stores, {"requirements.in": b"app\n", "requirements.txt": b"app==1.0\nlib==1.0\n"})
 
 
-def watch(stores: Stores, files: dict[str, bytes], hardware: str | None = None) -> None:
+def watch(
+    stores: Stores,
+    files: dict[str, bytes],
+    hardware: str | None = None,
+    where: Environment | None = None,
+) -> None:
     request = StackRequest(
-        parse_project(files, None), host_environment(), RecommendationType.PERFORMANCE,
-        hardware=hardware,
+        parse_project(files, None), where or host_environment(),
+        RecommendationType.PERFORMANCE, hardware=hardware,
     )  # fmt: skip
     with stores.engine.begin() as connection:
         add_watch(connection, project_watch("project", request))
@@ -382,7 +387,8 @@ def test_notice_of_new_advice_names_the_settled_performance_change(
         hardware = connection.scalar(select(HardwareRow.digest))
     files = {"requirements.in": b"numpy\n", "requirements.txt": b"numpy==2.1.0\n"}
     index.add_wheel("numpy", "2.1.0")
-    watch(stores, files, hardware)
+    # The Python of the inspections.
+    watch(stores, files, hardware, replace(host_environment(), python_version="3.11"))
     with receiver() as server:
         settings = replace(hooked(night_settings, server.url), loop_minutes=1e-9)
         assert night(settings).problem is None
