@@ -35,6 +35,7 @@ from adviser.guard_findings import comparison_lines
 from adviser.packs.trust import evidence_pack, read_policy, trust_of
 from cli.console import print_canonical_json, print_lines, print_note, progress_bars
 from common import __version__
+from common.index.configuration import configured_indexes
 from common.settings import Settings
 from graph.engine import GRAPH, Stores
 from graph.hung_stores import watchdog
@@ -130,8 +131,11 @@ class TerminalObserver:
         kinds = dict.fromkeys(it.reason for name, it in absences.items() if name in required)
         if not all(it.is_complete for it in resolution.listed.packages.values()):
             kinds[AbsenceReason.UNAVAILABLE] = None
+        names = configured_indexes(self._stores.settings)
+        known = f"; configured: {', '.join(names)}" if len(names) > 1 else ""
         for kind in kinds:
-            _note(f"hint: {_REMEDIES[kind]}")
+            more = known if kind is AbsenceReason.NOT_FOUND else ""
+            _note(f"hint: {_REMEDIES[kind]}{more}")
 
     def on_silence(self, error: IndexesSilent) -> None:
         """Print an error for packages that the store lacks, and a warning for others."""

@@ -233,6 +233,7 @@ mine = {{version = "*", index = "own"}}
     missing = thoth(stores.settings, *fetch, **at(index, own=other))
     assert missing.returncode == 1
     assert "still missing: mine: own does not have it" in missing.stderr
+    assert "(--index); configured: pypi, " in missing.stderr
     other.add_wheel("mine", "1.0")
     done = thoth(stores.settings, *fetch, **at(index, own=other))
     assert done.returncode == 0, done.stderr
