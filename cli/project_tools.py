@@ -27,6 +27,7 @@ from model.packages.environments import Environment
 from model.packages.identity import VersionChange, changes_between
 from model.redaction import scrubbed, without_credentials
 from model.text import counted, printable
+from pis.amun.processes import interrupted_by_signals
 
 #: Lines of a tool's output that are shown if it fails.
 _SHOWN_LINES = 15
@@ -182,13 +183,14 @@ def lock_again(
     """
     show_changes(tool, changes)
     before = lock.read_bytes()
-    try:
-        tool.run(lock, _pins_for(changes))
-        packages = read_lock_file(lock, selection, where.markers).packages(where.markers)
-        return ToolLock(lock.read_bytes(), {name: it.version for name, it in packages.items()})
-    finally:
-        if not lock.exists() or lock.read_bytes() != before:
-            write_file(lock, before)
+    with interrupted_by_signals():
+        try:
+            tool.run(lock, _pins_for(changes))
+            packages = read_lock_file(lock, selection, where.markers).packages(where.markers)
+            return ToolLock(lock.read_bytes(), {name: it.version for name, it in packages.items()})
+        finally:
+            if not lock.exists() or lock.read_bytes() != before:
+                write_file(lock, before)
 
 
 def _pins_for(changes: Sequence[VersionChange]) -> list[str]:

@@ -1,5 +1,6 @@
 """Which tool keeps a lock, and what it is asked."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -60,19 +61,21 @@ def test_recorded_lock_command_with_unknown_options_is_refused(tmp_path: Path) -
     assert tool_of(tmp_path / "pylock.toml") is None
 
 
+def compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *lines: str) -> Path:
+    """A lock of a ``pip-compile`` that breaks the lock, and then runs lines of a shell script."""
+    script = tmp_path / "bin" / "pip-compile"
+    script.parent.mkdir()
+    script.write_text("\n".join(["#!/bin/sh", "echo broken > requirements.txt", *lines]), "utf-8")
+    script.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{script.parent}:/usr/bin:/bin")
+    return lock_made_by(tmp_path, "pip-compile requirements.in")
+
+
 def test_file_changes_by_a_failing_lock_tool_are_reverted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    script = tmp_path / "bin" / "pip-compile"
-    script.parent.mkdir()
-    script.write_text(
-        "#!/bin/sh\necho broken > requirements.txt\n"
-        "echo 'no https://me:hunter2@index.example/simple' >&2\nexit 3\n",
-        encoding="utf-8",
-    )
-    script.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{script.parent}:/usr/bin:/bin")
-    lock = lock_made_by(tmp_path, "pip-compile requirements.in")
+    error = "echo 'no https://me:hunter2@index.example/simple' >&2"
+    lock = compiler(tmp_path, monkeypatch, error, "exit 3")
     before = lock.read_bytes()
     tool = tool_of(lock)
     assert tool is not None
@@ -82,4 +85,17 @@ def test_file_changes_by_a_failing_lock_tool_are_reverted(
     assert capsys.readouterr().err == f"idna: 3.7 → 3.6\nruns: {command}\n"
     assert "exit code 3" in str(caught.value)
     assert "hunter2" not in str(caught.value)
+    assert lock.read_bytes() == before
+
+
+@pytest.mark.filterwarnings("ignore:subprocess .* is still running")  # it was killed
+def test_file_changes_by_a_lock_tool_are_reverted_after_a_signal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lock = compiler(tmp_path, monkeypatch, f"kill -TERM {os.getpid()}", "exec sleep 60")
+    before = lock.read_bytes()
+    tool = tool_of(lock)
+    assert tool is not None
+    with pytest.raises(KeyboardInterrupt):
+        lock_again(tool, lock, CHANGES, DEFAULT_SELECTION, ENVIRONMENT)
     assert lock.read_bytes() == before
