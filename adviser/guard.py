@@ -135,6 +135,7 @@ class GuardResult:
     :param closed: vulnerabilities of the new lock only that documents close: they do no harm
     :param speed_only: whether vulnerabilities and newly yanked versions were not checked, so that
         an outcome without harm is about speed only
+    :param python: option of commands that measure; see :attr:`Environment.option`
     """
 
     changes: tuple[VersionChange, ...]
@@ -154,6 +155,7 @@ class GuardResult:
     bundled: Steps = field(default_factory=dict)
     shown: tuple[Claim, ...] = ()
     closed: tuple[VersionVulnerability, ...] = ()
+    python: str = ""
 
     def without_unseen(self) -> GuardResult:
         """The result if only speed was checked: nothing else is missing."""
@@ -250,14 +252,19 @@ def guard(
         ),
         missing=(
             *_missing_metadata(after, changes),
-            *_missing_verdicts(evidence, changes, unsettled, lock_texts(measured)),
-            *_missing_measurements(evidence, circumstances, (before, after), uncompared),
+            *_missing_verdicts(
+                evidence, changes, unsettled, lock_texts(measured, environment.option)
+            ),
+            *_missing_measurements(
+                evidence, circumstances, (before, after), uncompared, environment.option
+            ),
         ),
         unmeasured=tuple(it for it in both if it not in compared and it not in MEASURED_PACKAGES),
         refused=evidence.refused,
         undetermined=tuple(unsettled),
         bundled=bundled_steps(evidence.bundled, ((it.name, it.new, it.old) for it in changes)),
         shown=performance.shown,
+        python=environment.option,
     )
 
 
@@ -271,9 +278,9 @@ def _covers(stacks: Collection[tuple[str, str | None]], claim: Claim) -> bool:
     return (claim.comparison_key, None) in stacks or _place(claim) in stacks
 
 
-def lock_texts(claims: Iterable[Claim], *, once: bool = False) -> ClaimTexts:
-    """The texts of the claims about two locks; ``once`` as for :class:`ClaimTexts`."""
-    return ClaimTexts(claims, ("the new lock", "the old lock"), once=once)
+def lock_texts(claims: Iterable[Claim], python: str, *, once: bool = False) -> ClaimTexts:
+    """The texts of the claims about two locks; see :class:`ClaimTexts`."""
+    return ClaimTexts(claims, ("the new lock", "the old lock"), once=once, python=python)
 
 
 @dataclass(frozen=True, slots=True)
@@ -433,7 +440,11 @@ def _missing_verdicts(
 
 
 def _missing_measurements(
-    evidence: Evidence, target: Target, sides: Sequence[_Side], changes: Iterable[VersionChange]
+    evidence: Evidence,
+    target: Target,
+    sides: Sequence[_Side],
+    changes: Iterable[VersionChange],
+    python: str,
 ) -> Iterator[MissingKnowledge]:
     for change in changes:
         # The series in which own jobs measured both versions on this hardware.
@@ -451,6 +462,6 @@ def _missing_measurements(
             MissingKind.MEASUREMENT,
             change.name,
             f"{change.name}: {change.old} and {change.new} {why}",
-            f"thoth compare {change.name}=={change.old} {change.name}=={change.new} --ingest"
-            " -- COMMAND",
+            f"thoth compare {change.name}=={change.old} {change.name}=={change.new}{python}"
+            " --ingest -- COMMAND",
         )

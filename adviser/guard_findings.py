@@ -138,7 +138,9 @@ def bisect_command(upgrade: GuardResult) -> str:
     """The command that finds the package that makes the whole lock slower."""
     slower = next((it for it in upgrade.stacks if it.verdict is Verdict.SLOWER), None)
     measured = slower.parameters.get(COMMAND_TEXT) if slower is not None else None
-    return "thoth bisect OLD NEW --ingest" + (f" -- {measured}" if measured else "")
+    return f"thoth bisect OLD NEW{upgrade.python} --ingest" + (
+        f" -- {measured}" if measured else ""
+    )
 
 
 def comparison_lines(
@@ -210,7 +212,7 @@ def remaining_lines(upgrade: GuardResult, *, fetched: bool) -> Iterator[str]:
 def _texts(upgrade: GuardResult) -> ClaimTexts:
     """The texts of all claims; common properties of a pack's claims are stated once."""
     claims = (*upgrade.stacks, *upgrade.claims, *upgrade.undetermined, *upgrade.shown)
-    return lock_texts(claims, once=upgrade.speed_only)
+    return lock_texts(claims, upgrade.python, once=upgrade.speed_only)
 
 
 def _claims(

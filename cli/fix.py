@@ -34,6 +34,7 @@ from cli.project_files import lock_content, read_lock_file, read_project, read_v
 from cli.project_tools import show_changes, tool_of
 from cli.request_options import (
     advice_request_of,
+    environment_text,
     index_from_project,
     lock_selection,
     project_path,
@@ -140,10 +141,10 @@ def fix(context: click.Context, /, path: Path | None, as_json: bool, **options: 
     if as_json:
         print_canonical_json(fixes.document())
     else:
-        print_lines(fix_lines(fixes, datetime.now(UTC)))
+        print_lines(fix_lines(fixes, datetime.now(UTC), environment_text(options)))
     result = fixes.result
     if options["comment"]:
-        write_file(options["comment"], _comment(fixes).encode())
+        write_file(options["comment"], _comment(fixes, environment_text(options)).encode())
     if options["sarif"]:
         write_file(options["sarif"], canonical_json(_sarif(result, lock.path)))
     if options["proof"] and result.fixes:
@@ -155,7 +156,8 @@ def fix(context: click.Context, /, path: Path | None, as_json: bool, **options: 
         if result.resolution is None:
             raise InvalidArgument(
                 "the advised stack is no smallest fix, so it is not applied",
-                hint="use `thoth advise --apply`; a larger --time-limit may find a smaller change",
+                hint=f"use `thoth advise{environment_text(options)} --apply`; a larger --time-limit"
+                " may find a smaller change",
             )
         _apply(settings, lock, result.fixes[0], options)
     context.exit(exit_code(fixes))
@@ -369,8 +371,11 @@ def _require_known(only: Sequence[str], fixes: LockFixes) -> None:
         )
 
 
-def fix_lines(fixes: LockFixes, now: datetime) -> Iterator[str]:
-    """The fixes as lines: open vulnerabilities, each fix, remaining ones and why, and the proof."""
+def fix_lines(fixes: LockFixes, now: datetime, where: str = "") -> Iterator[str]:
+    """The fixes as lines: open vulnerabilities, each fix, remaining ones and why, and the proof.
+
+    :param where: options of the environment, which suggested commands repeat
+    """
     result, as_of = fixes.result, fixes.advisories_as_of
     if as_of is None:
         yield NO_ADVISORIES
@@ -384,7 +389,7 @@ def fix_lines(fixes: LockFixes, now: datetime) -> Iterator[str]:
     if others := fixes.not_looked_at:
         yield f"not looked at: {counted(others, 'other locked version')}, {OF_OTHERS}"
     if result.open:
-        yield from _fix_lines(result)
+        yield from _fix_lines(result, where)
     for vulnerability in (*result.open, *result.closed):
         if (statement := vulnerability.vex) is not None:
             closed = vulnerability in result.closed
@@ -394,7 +399,7 @@ def fix_lines(fixes: LockFixes, now: datetime) -> Iterator[str]:
         yield f"not counted: {many}, by --only, --min-severity or --allow-vulnerability"
 
 
-def _fix_lines(result: FixResult) -> Iterator[str]:
+def _fix_lines(result: FixResult, where: str) -> Iterator[str]:
     if result.conflict is not None:
         read = " of the versions that were read" if result.unread else ""
         yield f"no stack{read} meets the requirements of the project:"
@@ -402,17 +407,17 @@ def _fix_lines(result: FixResult) -> Iterator[str]:
     elif result.resolution is None:
         yield "no smallest fix was found in time (--time-limit allows more)"
     for fix in result.fixes:
-        yield from _lines_of(fix, result)
-    yield from _note_lines(result)
+        yield from _lines_of(fix, result, where)
+    yield from _note_lines(result, where)
 
 
-def _lines_of(fix: Fix, result: FixResult) -> Iterator[str]:
+def _lines_of(fix: Fix, result: FixResult, where: str) -> Iterator[str]:
     changes = counted(len(fix.changed), "package")
     gone = f"{len(fix.fixed)} of {len(result.open)} fixed"
     verb = "change" if len(fix.changed) != 1 else "changes"
     yield f"{_TITLES[fix.kind]}: {changes} {verb}, {gone}{', proven' if fix.is_proven else ''}"
     if fix.kind == "newest":
-        yield "  `thoth advise` shows it"
+        yield f"  `thoth advise{where}` shows it"
         return
     for change in fix.changed:
         yield f"  {_change_line(change, fix)}"
@@ -448,7 +453,7 @@ def _change_line(change: ChangedPackage, fix: Fix) -> str:
     return f"{change.name}: {versions}{removes}{speed}{settled_by}"
 
 
-def _note_lines(result: FixResult) -> Iterator[str]:
+def _note_lines(result: FixResult, where: str) -> Iterator[str]:
     """Limits of the answer."""
     universe = result.universe
     proof = result.fixes[0].proof if result.fixes else None
@@ -456,8 +461,8 @@ def _note_lines(result: FixResult) -> Iterator[str]:
         yield f"the proof assumes that {proof.assumption}"
     if result.unread:
         yield (
-            "nothing is proven, because something was not read; `thoth fix --fetch` reads it if its"
-            f" index answers: {first_few(result.unread, 3)}"
+            f"nothing is proven, because something was not read; `thoth fix{where} --fetch` reads"
+            f" it if its index answers: {first_few(result.unread, 3)}"
         )
     if universe.unknown:
         names = first_few(universe.unknown, 5)
@@ -468,14 +473,14 @@ def _note_lines(result: FixResult) -> Iterator[str]:
         yield f"not counted, because the lock itself does not meet it: {first_few(broken, 5)}"
 
 
-def _comment(fixes: LockFixes) -> str:
+def _comment(fixes: LockFixes, where: str) -> str:
     """The answer as Markdown; all text of documents stands in a code block."""
     result = fixes.result
     left = len(result.fixes[0].remaining) if result.fixes else len(result.open)
     title = f"thoth fix: {len(result.open)} open, {left} remain"
     if fixes.advisories_as_of is None:
         title = "thoth fix: what is open is unknown"
-    lines = list(fix_lines(fixes, datetime.now(UTC)))
+    lines = list(fix_lines(fixes, datetime.now(UTC), where))
     return "\n".join([f"**{title}**", "", *code_block(lines, LONGEST_COMMENT), ""])
 
 

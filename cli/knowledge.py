@@ -342,7 +342,9 @@ def answer_from_pack(
     lines = [*comparison_lines(answer), *answer.context]
     if not settled:
         measured = " ".join(shlex.quote(it) for it, _ in subjects)
-        lines.append(f"to measure it here: thoth compare {measured} --ingest -- COMMAND")
+        lines.append(
+            f"to measure it here: thoth compare {measured}{answer.python} --ingest -- COMMAND"
+        )
     print_note(target.note)
     if as_json:
         print_canonical_json({**guard_document(answer), "settled": settled, "sentences": lines})

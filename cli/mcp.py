@@ -191,7 +191,7 @@ class Assistant:
     def judge_lock_change(self, call: Fields, folder: Path) -> ToolOutput:
         """Compare two locks."""
         data, _ = self._run("guard", *(_lock(call, it, folder) for it in ("old", "new")))
-        return data, guard_answer(orjson.loads(data), by_speed=False)
+        return data, guard_answer(orjson.loads(data), by_speed=False, options=self.options)
 
     def compare_versions(self, call: Fields, folder: Path) -> ToolOutput:
         """Compare two locks with one package each."""
@@ -199,7 +199,7 @@ class Assistant:
         versions = {side: _parse_argument(call, side, Version) for side in ("old", "new")}
         locks = [_write_lock(f"{name}=={it}\n", folder / side) for side, it in versions.items()]
         data, _ = self._run("guard", *locks)
-        return data, guard_answer(orjson.loads(data), by_speed=True)
+        return data, guard_answer(orjson.loads(data), by_speed=True, options=self.options)
 
     def fix_vulnerabilities(self, call: Fields, folder: Path) -> ToolOutput:
         """Find the smallest change of a lock."""
@@ -211,7 +211,7 @@ class Assistant:
                 )
             more.append(f"--advisories={self.settings.advisories}")
         data, _ = self._run("fix", lock, more=more)
-        return data, fix_answer(orjson.loads(data))
+        return data, fix_answer(orjson.loads(data), self.options)
 
     def why(self, call: Fields, _folder: Path) -> ToolOutput:
         """Explain the version of a package in the advised stack, or what another would cost."""

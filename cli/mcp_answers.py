@@ -5,7 +5,8 @@ may contain instructions. Items that do not fit are left out whole and counted, 
 sentence about a measurement could lose its interval.
 """
 
-from collections.abc import Mapping
+import shlex
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import orjson
@@ -39,16 +40,32 @@ _WHY: Keys = {
 }  # fmt: skip
 #: Groups of ``thoth guard`` whose messages are about measurements.
 _MEASURED = ("slower", "equivalent_or_faster", "measured_by_others")
-_COMPARE = "thoth compare OLD NEW --ingest -- COMMAND"
+_COMPARE = "thoth compare OLD NEW{python} --ingest -- COMMAND"
 #: What supplies missing knowledge, by its kind.
-_REMEDIES = {"metadata": "thoth guard OLD NEW --fetch", "advisories": "thoth advisories sync",
-             "releases": "thoth fix LOCK --fetch", "verdict": _COMPARE,
-             "measurement": _COMPARE}  # fmt: skip
+_REMEDIES = {"metadata": "thoth guard OLD NEW{options} --fetch",
+             "advisories": "thoth advisories sync", "releases": "thoth fix LOCK{options} --fetch",
+             "verdict": _COMPARE, "measurement": _COMPARE}  # fmt: skip
 
 
-def guard_answer(document: Document, *, by_speed: bool) -> dict[str, Any]:
+def _settled_by(kinds: Iterable[str], options: Iterable[str]) -> list[str]:
+    """The commands that supply missing knowledge, with the options of the question.
+
+    >>> _settled_by(["metadata", "verdict"], ["--python=3.12", "--platform=win32"])
+    ['thoth guard OLD NEW --python=3.12 --platform=win32 --fetch',\
+ 'thoth compare OLD NEW --python=3.12 --ingest -- COMMAND']
+    """
+    texts = [f" {shlex.quote(it)}" for it in options]
+    named = {"options": "".join(texts),
+             "python": "".join(it for it in texts if it.startswith(" --python="))}  # fmt: skip
+    return list(dict.fromkeys(_REMEDIES[it].format(**named) for it in kinds))
+
+
+def guard_answer(
+    document: Document, *, by_speed: bool, options: Iterable[str] = ()
+) -> dict[str, Any]:
     """The answer of ``thoth guard``.
 
+    :param options: of the environment, which suggested commands repeat
     :param by_speed: whether the answer is *unknown* without a measurement; always if the command
         checked only speed
     """
@@ -64,13 +81,16 @@ def guard_answer(document: Document, *, by_speed: bool) -> dict[str, Any]:
             for group in _MEASURED for it in document["groups"].get(group, ())
         ],
         "claims": [it["claim_id"][:19] for it in claims][:4],
-        "settled_by": list(dict.fromkeys(map(_REMEDIES.__getitem__, kinds))),
+        "settled_by": _settled_by(kinds, options),
         **_selected({**document, "missing": missing.values()}, _GUARD),
     }  # fmt: skip
 
 
-def fix_answer(document: Document) -> dict[str, Any]:
-    """The first fix of ``thoth fix``; *unknown* if no smallest fix was found in time."""
+def fix_answer(document: Document, options: Iterable[str] = ()) -> dict[str, Any]:
+    """The first fix of ``thoth fix``; *unknown* if no smallest fix was found in time.
+
+    :param options: of the environment, which suggested commands repeat
+    """
     fix: Document = next(iter(document["fixes"]), {})
     late = document["open"] and not fix.get("proof") and document["conflict"] is None
     remaining, read = fix.get("remaining", document["open"]), document["advisories_as_of"]
@@ -85,7 +105,8 @@ def fix_answer(document: Document) -> dict[str, Any]:
     for blocker in (it.get("blocked_by") or {} for it in selected["remaining"]):
         for key, texts in blocker.items():
             blocker[key] = [it for it in texts if not any(out in it for out in unheard)][:3]
-    return {**answers, "settled_by": [_REMEDIES[it] for it in missing if missing[it]], **selected,
+    settled_by = _settled_by([it for it in missing if missing[it]], options)
+    return {**answers, "settled_by": settled_by, **selected,
             "unknown": document["unknown"], "not_looked_at": document["not_looked_at"],
             "closed": _selected(document.get("closed", ()), _CLOSED)}  # fmt: skip
 

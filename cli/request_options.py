@@ -1,6 +1,7 @@
 """Options of an advice request, and the request made from them and a project."""
 
 import re
+import shlex
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields, replace
 from datetime import UTC, datetime
@@ -180,6 +181,12 @@ def selection_options(options: Mapping[str, Any]) -> dict[str, Any]:
         "--package": options["members"], "--all-packages": options["all_members"],
         "--no-default-groups": not options["default_groups"],
     }  # fmt: skip
+
+
+def environment_text(options: Mapping[str, Any]) -> str:
+    """`` --python 3.12 --platform win_amd64``: the given options, for suggested commands."""
+    values = ((it, options[it]) for it in ("python", "platform", "cuda", "hardware"))
+    return "".join(f" --{name} {shlex.quote(it)}" for name, it in values if it is not None)
 
 
 def _with(options: Iterable[Callable[[Any], Any]], command: Command) -> Command:

@@ -381,7 +381,7 @@ def guard_document(upgrade: GuardResult) -> dict[str, Any]:
     return {
         "outcome": upgrade.outcome.value,
         "family": family_document(upgrade.comparisons),
-        **{key: it for key, it in plain(upgrade).items() if key != "shown"},
+        **{key: it for key, it in plain(upgrade).items() if key not in {"shown", "python"}},
         "groups": {
             group.value: them
             for group, them in groups.items()

@@ -156,13 +156,15 @@ class ClaimTexts:
     :param once: leave hardware and origin out of the sentences if all claims on the hardware asked
         for share them; :attr:`common` has them, and is empty otherwise
     :param hardware_named: as for :func:`series_in`
+    :param python: option of commands that measure; see :attr:`Environment.option`
     """
 
     def __init__(
         self, claims: Iterable[Claim], stacks: tuple[str, str] | None = None, *,
-        once: bool = False, hardware_named: bool = True,
+        once: bool = False, hardware_named: bool = True, python: str = "",
     ) -> None:  # fmt: skip
         claims = tuple(claims)
+        self._python = python
         self._hardware_named = hardware_named
         self._stacks = stacks
         series = {it.comparison_key: it for it in claims}
@@ -212,7 +214,7 @@ class ClaimTexts:
         known = ", ".join(filter(None, (*_effect(claim), small, _jobs_text(claim))))
         if claim.verdict is Verdict.EQUIVALENT:
             return f"{ours} is as fast as {theirs}, {_margin(claim)}, {where} ({known})"
-        needs = need_text(claim)
+        needs = need_text(claim, self._python)
         return f"undetermined whether {ours} or {theirs} is faster {where}: {needs} ({known})"
 
     def _summary(self, claims: Sequence[Claim]) -> str:
@@ -237,7 +239,7 @@ class ClaimTexts:
             margin = _margin(max(claims, key=lambda it: it.delta_pct))
             return f"{ours} is as fast as {theirs}, {margin}, {where} ({names})"
         nearest = min(claims, key=lambda it: it.jobs_missing + it.baseline_jobs_missing)
-        needs = need_text(nearest)
+        needs = need_text(nearest, self._python)
         if nearest.needs in (Need.JOBS, Need.RUNS, Need.HOSTS):
             needs = f"{self._with(nearest).strip()}, {needs}"
         question = f"undetermined whether {ours} or {theirs} is faster {where}"
@@ -461,13 +463,17 @@ def hosts_text(by_host: Mapping[str, float]) -> str:
     )
 
 
-def need_text(claim: Claim) -> str:
-    """The jobs that settle an undetermined claim; see :func:`settling_text`."""
+def need_text(claim: Claim, python: str = "") -> str:
+    """The jobs that settle an undetermined claim; see :func:`settling_text`.
+
+    :param python: as for :class:`ClaimTexts`; a pack measures again with its own Python only
+    """
+    compare = COMPARE.replace(" --ingest", f"{python} --ingest")
     if claim.origin is None:
         own = claim.parameters.get(COMMAND_TEXT) if claim.indicator == COMMAND else None
-        command = COMPARE.replace("COMMAND", str(own)) if own else INSPECT
+        command = compare.replace("COMMAND", str(own)) if own else INSPECT
     else:
-        command = AGAIN if claim.purl and claim.same_hardware else COMPARE
+        command = AGAIN if claim.purl and claim.here else compare
         for name, purl in (("OLD", claim.baseline_purl), ("NEW", claim.purl)):
             pinned = f"{claim.package}=={version_of_purl(purl)}" if purl else name
             command = command.replace(name, pinned)

@@ -201,6 +201,14 @@ class Environment:
         return self.implementation, self.python_version, self.free_threaded
 
     @property
+    def option(self) -> str:
+        """`` --python 3.12``, for commands that measure with it; empty for this host's line."""
+        if self.line == host_environment().line:
+            return ""
+        prefix = "pypy" if self.implementation == "pypy" else ""
+        return f" --python {prefix}{self.python_version}{'t' if self.free_threaded else ''}"
+
+    @property
     def label(self) -> str:
         """For display: ``CPython 3.11 on manylinux_2_28_x86_64``."""
         name = "CPython" if self.implementation == "cpython" else "PyPy"

@@ -191,6 +191,9 @@ def test_fix_lists_changed_packages_and_remaining_vulnerabilities() -> None:
         result = fixed(snapshot, **options)
         fixes = LockFixes(result, options.get("locked", LOCK), snapshot, NOTHING, NOW, others)
         lines = "\n".join(fix_lines(fixes, NOW + timedelta(days=2)))
+        there = "\n".join(fix_lines(fixes, NOW + timedelta(days=2), " --python 3.12"))
+        assert there.count("--python 3.12") == lines.count("`thoth ")
+        assert there.replace(" --python 3.12", "") == lines
         views[f"{title}: exit code {exit_code(fixes)}"] = lines
         assert len(fixes.document()["fixes"]) == len(result.fixes)
         for fix in result.fixes:

@@ -175,7 +175,9 @@ def view(upgrade: GuardResult) -> Iterator[str]:
 
 
 def test_guard_result_lists_harmful_and_unknown_changes() -> None:
-    compare_views("guard", {title: "\n".join(view(it)) for title, it in COMPARED.items()})
+    texts = {title: "\n".join(view(it)) for title, it in COMPARED.items()}
+    # On another Python, commands that measure name this one.
+    compare_views("guard", {it: text.replace(ENVIRONMENT.option, "") for it, text in texts.items()})
 
 
 def test_vulnerabilities_are_looked_up_for_versions_without_a_candidate() -> None:

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -93,6 +94,9 @@ def test_tool_answers_unknown_for_versions_not_in_the_pack(assistant: Assistant)
         assert answer["answer"] == "unknown"
         assert answer["settled_by"] == ["thoth compare OLD NEW --ingest -- COMMAND"]
         assert "measured" not in answer
+    elsewhere = replace(assistant, options=("--python=3.12", "--platform=win_amd64"))
+    answer = ask(elsewhere, "compare_versions", package="numpy", old="1", new="3")
+    assert answer["settled_by"] == ["thoth compare OLD NEW --python=3.12 --ingest -- COMMAND"]
     assert ask(assistant, "why", requirement="numpy")["answer"] == "unknown"
     assert ask(assistant, "fix_vulnerabilities", lock="one.txt")["answer"] == "unknown"
 

@@ -12,6 +12,7 @@ from adviser.packs.pack_files import opened
 from cli.compare import compare
 from cli.guard import guard
 from common.settings import Settings
+from model.packages.environments import host_environment
 from tests.factories.evidence import ELSEWHERE
 from tests.factories.packs import pack_on
 
@@ -91,3 +92,20 @@ def test_pack_of_another_hardware_class_settles_nothing(pack: Path, tmp_path: Pa
         assert "settled slower" in about.stdout, about.output
     untrusted = run(guard, "two.txt", "one.txt", f"--pack={pack}")
     assert (untrusted.exit_code, "never decides" in untrusted.stderr) == (4, True)
+
+
+def test_suggested_commands_measure_on_the_python_asked_for(pack: Path) -> None:
+    python = ("--python", "3.13" if host_environment().python_version != "3.13" else "3.12")
+    named = f"numpy==1 numpy==2 {' '.join(python)} --ingest -- COMMAND"
+    for command, *subjects in ((compare, "numpy==1", "numpy==2"), (guard, "one.txt", "two.txt")):
+        answer = run(command, *subjects, *python, f"--pack={pack}", trusted=pack)
+        assert answer.exit_code == 4, answer.output
+        assert "undetermined whether numpy 2 or 1 is faster" in answer.stdout
+        # This would measure on the Python of the pack.
+        assert "pack again" not in answer.stdout
+        assert f"with `thoth compare {named}`" in answer.stdout
+    unknown = run(compare, "numpy==1", "numpy==3", *python, f"--pack={pack}", "--json")
+    document = json.loads(unknown.stdout)
+    (missing,) = [it for it in document["missing"] if it["kind"] == "measurement"]
+    commands = document["sentences"][-1], missing["remedy"]
+    assert all(it.endswith(f"{named.replace('==2', '==3')}") for it in commands), commands
