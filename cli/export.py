@@ -6,7 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
+from adviser.advice_request import parse_moment
 from adviser.answering.lock_comparison import knowledge_of_locks
 from adviser.answering.target_hardware import requested_hardware
 from adviser.exports.parquet import export_parquet
@@ -20,7 +22,6 @@ from cli.request_options import (
     environment_options,
     lock_options,
     lock_selection,
-    moment,
     requested_environment,
 )
 from common.formats.locks.entries import LockSelection
@@ -28,6 +29,7 @@ from common.settings import Settings
 from graph.migrate import migrated_stores
 from graph.record.release_queries import licences_of
 from ingest.record import open_record
+from model.errors import InvalidArgument
 from model.packages.environments import Environment
 
 
@@ -129,14 +131,26 @@ def sbom(
     if as_of is not None and re.fullmatch(r"\d{1,11}", as_of):
         at = datetime.fromtimestamp(int(as_of), UTC)
     else:
-        now = datetime.now(UTC)
-        at = moment(as_of, now, "--as-of") or now
+        at = _moment(as_of)
     direct = content.required or _required(lock, lock_selection(options), where)
     bill = bill_of_materials(content, lock_content(lock), where, at, facts, direct)
     if output is None:
         click.echo(bill, nl=False)
     else:
         write_file(output, bill)
+
+
+def _moment(as_of: str | None) -> datetime:
+    """The time of ``--as-of``, or of ``SOURCE_DATE_EPOCH``."""
+    now = datetime.now(UTC)
+    try:
+        return parse_moment(as_of, now) or now
+    except InvalidArgument:
+        source = click.get_current_context().get_parameter_source("as_of")
+        name = "SOURCE_DATE_EPOCH" if source is ParameterSource.ENVIRONMENT else "--as-of"
+        raise InvalidArgument(
+            f"{name}: {as_of!r} is neither a date nor a number of seconds since 1970"
+        ) from None
 
 
 def _required(lock: Path, selection: LockSelection, where: Environment) -> set[str]:

@@ -52,8 +52,8 @@ from model.packages.environments import Environment
 from model.packages.identity import VersionChange, changes_between
 from model.text import counted, first_few
 
-#: Exit codes: nothing is open; every open vulnerability can be removed; something was not read, so
-#: that this is unknown; some remain.
+#: Exit codes: nothing is open; every open vulnerability can be removed; something was not read, or
+#: nothing of the lock is known, so that this is unknown; some remain.
 _NOTHING, _FIXABLE, _UNKNOWN, _REMAINS = 0, 1, 3, 4
 _TITLES = {
     "smallest": "smallest fix",
@@ -114,8 +114,8 @@ def fix(context: click.Context, /, path: Path | None, as_json: bool, **options: 
     removes a vulnerability.
 
     Exit code 0 if nothing is open; 1 if a fix removes all vulnerabilities; 3 if there is no stack
-    and something required was not read; 4 if a vulnerability remains, or if no advisories were
-    read.
+    and something required was not read, or if no index has any package of the lock; 4 if a
+    vulnerability remains, or if no advisories were read.
     """
     settings: Settings = context.obj
     _check(options)
@@ -182,6 +182,8 @@ def exit_code(fixes: LockFixes) -> int:
     result = fixes.result
     if fixes.advisories_as_of is None:
         return _REMAINS
+    if fixes.nothing_known:
+        return _UNKNOWN
     if not result.open:
         return _NOTHING
     if result.conflict is not None and result.unread:
@@ -247,6 +249,11 @@ def lock_at(path: Path, options: Mapping[str, Any]) -> LockWithProject:
         for name, it in content.packages(where.markers).items()
     }
     if not locked:
+        if content.pins:
+            raise InvalidArgument(
+                f"{path} installs no package of an index here",
+                hint="--extra, --group, --python or --platform may add some",
+            )
         raise InvalidArgument(f"{path} locks no package of an index")
     # All that a project requires may come from elsewhere.
     required = any(it.name in locked and it.holds(where.markers) for it in project.requirements)
@@ -380,12 +387,19 @@ def fix_lines(fixes: LockFixes, now: datetime, where: str = "") -> Iterator[str]
     if as_of is None:
         yield NO_ADVISORIES
         return
-    packages = counted(len(fixes.locked), "package")
+    unknown = fixes.unknown
+    packages = counted(len(fixes.locked) - len(unknown), "package")
     old = f", {counted(days, 'day')} old" if (days := (now - as_of).days) > 0 else ""
     age = f"(advisories of {moment_text(as_of)}{old})"
     what = counted(len(result.open), "open vulnerability", "open vulnerabilities")
     affected = f"{len({it.package for it in result.open})} of " if result.open else ""
-    yield f"{what if result.open else 'no open vulnerability'} in {affected}{packages} {age}"
+    if fixes.nothing_known:
+        yield f"what is open is unknown {age}"
+    else:
+        yield f"{what if result.open else 'no open vulnerability'} in {affected}{packages} {age}"
+    if unknown:
+        names = first_few([f"{name} {version}" for name, version in unknown.items()], 10)
+        yield f"unknown: {names}: no index that was read has them"
     if others := fixes.not_looked_at:
         yield f"not looked at: {counted(others, 'other locked version')}, {OF_OTHERS}"
     if result.open:
@@ -478,7 +492,7 @@ def _comment(fixes: LockFixes, where: str) -> str:
     result = fixes.result
     left = len(result.fixes[0].remaining) if result.fixes else len(result.open)
     title = f"thoth fix: {len(result.open)} open, {left} remain"
-    if fixes.advisories_as_of is None:
+    if fixes.advisories_as_of is None or fixes.nothing_known:
         title = "thoth fix: what is open is unknown"
     lines = list(fix_lines(fixes, datetime.now(UTC), where))
     return "\n".join([f"**{title}**", "", *code_block(lines, LONGEST_COMMENT), ""])

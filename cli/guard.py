@@ -106,7 +106,8 @@ _RULES = {
                    " THOTH_TOKEN if it is set.")  # fmt: skip
 @pack_option
 @click.option("--allow-vulnerability", "allowed", multiple=True, metavar="ID",
-              help="Accept this vulnerability, under any of its aliases.")  # fmt: skip
+              help="Accept this vulnerability, under any of its aliases; an ID that no version"
+                   " has is ignored.")  # fmt: skip
 @vex_option
 @click.option("--allow-unknown", is_flag=True, help="Exit with 0 instead of 4 if data is missing.")
 @click.option("--comment", type=NamedPath(path_type=Path),

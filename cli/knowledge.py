@@ -290,9 +290,10 @@ def archive_knowledge(
     from ingest.advisories.sources import AdvisoryArchive
 
     source = options["advisories"] or settings.advisories
-    if source is None:
+    if not source:
+        option = "--pack" if options["advisories"] is None else "--advisories"
         raise InvalidArgument(
-            "--pack: no advisories are known without stores",
+            f"{option}: no advisories are known without stores",
             hint="name an archive in the OSV format with --advisories, or in ADVISORIES",
         )
     measured: Callable[[tuple[Purl, ...]], Evidence] = cache(

@@ -89,14 +89,18 @@ def guard_answer(
 def fix_answer(document: Document, options: Iterable[str] = ()) -> dict[str, Any]:
     """The first fix of ``thoth fix``; *unknown* if no smallest fix was found in time.
 
+    So is a lock of which no package is known.
+
     :param options: of the environment, which suggested commands repeat
     """
     fix: Document = next(iter(document["fixes"]), {})
     late = document["open"] and not fix.get("proof") and document["conflict"] is None
     remaining, read = fix.get("remaining", document["open"]), document["advisories_as_of"]
-    unread = remaining and document.get("unread")
+    vulnerable = document["open"] or document["closed"] or document["not_counted"]
+    unheard_of = not vulnerable and len(document["unknown"]) == document["packages"]
+    unread = (remaining or unheard_of) and document.get("unread")
     answer = "remains" if remaining else "fixable" if document["open"] else "nothing_open"
-    known = read and not (late or unread)
+    known = read and not (late or unread or unheard_of)
     answers = {"answer": answer if known else "unknown", "advisories_as_of": read}
     missing = {"advisories": not read, "releases": unread}
     # No index has these versions of the lock.

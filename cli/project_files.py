@@ -136,10 +136,15 @@ def read_project(path: Path, selection: LockSelection = DEFAULT_SELECTION) -> Pr
         local = os.path.expanduser(path)  # noqa: PTH111
         return any(os.path.exists(it / local) for it in folders)  # noqa: PTH110
 
-    project = parse_project(
-        _with_included(content, files), name, selection=selection,
-        path_exists=None if file else path_exists,
-    )  # fmt: skip
+    try:
+        project = parse_project(
+            _with_included(content, files), name, selection=selection,
+            path_exists=None if file else path_exists,
+        )  # fmt: skip
+    except InvalidFile as error:
+        if error.place == "project" and name is None:
+            error.place = str(path if path.name else path.absolute())
+        raise
     settings = (
         ProjectWarning(WarningCode.FILE_IGNORED, f"not read: write its settings to [{table}] of "
                        "the pyproject.toml", f"{file}:$")

@@ -124,7 +124,8 @@ _REQUEST = (
     click.option("--pre", "prereleases", multiple=True, metavar="PKG",
                  help="Allow pre-releases of this package."),
     click.option("--allow-vulnerability", "allowed", multiple=True, metavar="ID",
-                 help="Accept versions with this vulnerability."),
+                 help="Accept versions with this vulnerability, under any of its aliases; an ID"
+                      " that no version has is ignored."),
     click.option("--only-wheels", is_flag=True,
                  help="Use only versions with a wheel; build none from a source distribution."),
     click.option("--build", is_flag=True,

@@ -96,6 +96,18 @@ class LockFixes:
     advisories_as_of: datetime | None
     not_looked_at: int = 0
 
+    @property
+    def unknown(self) -> dict[str, str]:
+        """The versions of locked packages that neither an index nor an advisory knows, by name."""
+        universe = self.result.universe
+        names = (it for it in universe.unknown if not universe.locked[it].vulnerabilities)
+        return {it: self.locked[it] for it in names}
+
+    @property
+    def nothing_known(self) -> bool:
+        """Whether no package of the lock is known."""
+        return len(self.unknown) == len(self.locked)
+
     def document(self) -> dict[str, Any]:
         """The fixes as JSON values, best first."""
         result = self.result

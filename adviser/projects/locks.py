@@ -110,7 +110,11 @@ class ProjectLock:
         """Names and versions that it does not install: these are :data:`OF_OTHERS`."""
         installed = {(it.name, it.version) for it in self.packages(markers).values()}
         elsewhere = {it.name for it in self.others}
-        return frozenset(it for it in self.pins - installed if it[0] not in elsewhere)
+        # A warning says which of several pins without a marker counts.
+        unmarked = [(it.name, it.version) for it in self.entries if it.marker is None]
+        repeated = {*unmarked} - {*dict(reversed(unmarked)).items()}
+        left_out = self.pins - installed - repeated
+        return frozenset(it for it in left_out if it[0] not in elsewhere)
 
 
 def read_lock(

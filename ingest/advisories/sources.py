@@ -40,12 +40,12 @@ from model.errors import (
     IndexProblem,
     InvalidArgument,
     InvalidDocument,
-    Reason,
     StoreUnavailable,
 )
 from model.json_documents import digest_bytes, load_json
 from model.json_fields import Fields
 from model.measurements.inspection import DocumentId
+from model.text import first_few
 
 #: Size limit for an advisory; the longest advisories have some hundred kilobytes.
 LIMITS = SourceLimits(document_bytes=16 * MEBIBYTE)
@@ -250,7 +250,10 @@ class AdvisoryArchive:
                 except InvalidDocument as error:
                     self.refused[raw.place] = error
         if not self._documents:
-            raise InvalidArgument(f"{source}: it has no advisory about a package")
+            why = [f"{place or 'the source'}: {error.message} [{error.reason}]"
+                   for place, error in sorted(self.refused.items())]  # fmt: skip
+            readable = f" that can be read: {first_few(why, 3)}" if why else ""
+            raise InvalidArgument(f"{source}: it has no advisory about a package{readable}")
 
     def about(self, name: str) -> list[tuple[Vulnerability, list[AffectedPackage]]]:
         """The vulnerabilities of a package that were not withdrawn, with its affected versions."""
@@ -277,7 +280,7 @@ def _names_in(data: bytes) -> set[str]:
     """The packages that a document may be about; their documents are parsed when asked for."""
     try:
         record = Fields(orjson.loads(data))
-    except orjson.JSONDecodeError as error:
-        raise InvalidDocument(Reason.INVALID_JSON, str(error)) from None
+    except orjson.JSONDecodeError:
+        record = Fields(load_json(data)[0])  # it says what is wrong, or reads it
     names = (it.nested("package").text("name") for it in record.each("affected"))
     return {canonicalize_name(it) for it in names if it}

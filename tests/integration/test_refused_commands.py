@@ -18,6 +18,7 @@ from tests.services.ports import closed_port
 #: Files by their names below ``{folder}``.
 FILES: dict[str, bytes] = {
     "requirements.txt": b"core\n", "loose.txt": b"core>=1\n", "pinned.txt": b"core==1\n",
+    "windows.txt": b"core==1; os_name == 'nt'\n",
     "empty.txt": b"# a tool failed\n", "broken/Pipfile.lock": b"{", "nothing/README": b"",
     "dump.jsonl": b"",
     "users": b"root:x:0:0:root:/root:/bin/bash\n", "project/requirements.in": b"flask\nnumpy\n",
@@ -34,7 +35,7 @@ REFUSED: list[tuple[str, int, str]] = [
     ("advise {folder}/large", 2, "file_too_large"),
     ("advise {folder}/bare", 2, "the project has no requirements"),
     ("advise {folder}/none", 2, "none: no such file or folder"),
-    ("advise {folder}/nothing", 2, "no file lists requirements"),
+    ("advise {folder}/nothing", 2, "nothing: no file lists requirements"),
     ("advise {folder}/requirements.txt --extra nope", 2, "hint: the project has no extras"),
     ("advise {folder}/requirements.txt --group nope", 2, "has no group 'nope'"),
     ("advise {folder}/users", 2, "is not a requirement"),
@@ -62,6 +63,10 @@ REFUSED: list[tuple[str, int, str]] = [
     ("explain ''", 2, "is empty"),
     ("explain adviser-none/", 2, "is empty"),
     ("export parquet {folder}/export --only secrets", 2, "inspections, observations"),
+    ("fix {folder}/nothing", 2, "nothing: no file lists requirements"),
+    ("fix {folder}/windows.txt", 2, "installs no package of an index here"),
+    ("fix {folder}/empty.txt", 2, "locks no package of an index"),
+    ("fix {folder}/pinned.txt --advisories ''", 2, "error: --advisories: no advisories are known"),
     ("guard {folder}/broken/Pipfile.lock {folder}/requirements.txt", 2, "invalid_json"),
     ("guard {folder}/loose.txt {folder}/pinned.txt", 2, "is not a lock"),
     ("guard {folder}/pinned.txt {folder}/empty.txt", 2, "empty.txt names no package, but "),

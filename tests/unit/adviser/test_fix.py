@@ -152,6 +152,12 @@ FIXES: dict[str, tuple[Snapshot, dict[str, Any]]] = {
         {"locked": {**LOCK, "tool": "0.9"},
          "vulnerabilities": {("tool", "0.9"): [KnownVulnerability("V-1")]}},
     ),
+    "a version and a package that nothing knows": (
+        known({}, {**INDEX, "mine": {}}), {"locked": {**LOCK, "tool": "0.9", "mine": "1"}},
+    ),
+    "nothing knows a package of the lock": (
+        known({}, {**INDEX, "mine": {}}), {"locked": {"tool": "0.9", "mine": "1"}},
+    ),
     "no version but the locked one is known": (
         known({}, {**INDEX, "tool": {}}),
         {"vulnerabilities": {("tool", "1"): [KnownVulnerability("V-1")]}},

@@ -103,7 +103,11 @@ def test_sboms_of_equal_locks_differ_only_in_the_creation_time() -> None:
     Path("other.txt").write_text(lock.read_text("utf-8") + "c==1\n", encoding="utf-8")
     assert json.loads(run("other.txt").stdout)["serialNumber"] != then["serialNumber"]
     for wrong in ("soon", "1e9", "99999999999999"):
-        assert run("requirements.txt", "--as-of", wrong).exit_code != 0
+        refused = run("requirements.txt", "--as-of", wrong)
+        assert "--as-of: " in str(refused.exception)
+        refused = run("requirements.txt", SOURCE_DATE_EPOCH=wrong)
+        assert "SOURCE_DATE_EPOCH: " in str(refused.exception)
+        assert "seconds since 1970" in str(refused.exception)
 
 
 @pytest.mark.skipif(not REAL.is_dir(), reason="needs the real locks")

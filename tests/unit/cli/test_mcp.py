@@ -178,6 +178,10 @@ def test_tool_answer_omits_free_text_from_vex_statements() -> None:
     }  # fmt: skip
     answer = fix_answer(document)
     assert (answer["answer"], answer["not_looked_at"]) == ("nothing_open", 63)
+    few = {**document, "closed": [], "not_counted": 0, "unknown": ["mine"]}
+    for packages, expected in ((1, "unknown"), (2, "nothing_open")):
+        answer_of_few = fix_answer({**few, "packages": packages})
+        assert (answer_of_few["answer"], answer_of_few["unknown"]) == (expected, ["mine"])
     assert answer["closed"] == [{**closed, "vex": {"status": "affected", "until": "2027-01-31"}}]
     advised = {"remaining": [], "proof": None}
     document = {"open": [{"package": "core"}], "conflict": None, "unknown": [],

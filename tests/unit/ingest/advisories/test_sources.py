@@ -3,7 +3,10 @@
 import json
 from pathlib import Path
 
+import pytest
+
 from ingest.advisories.sources import AdvisoryArchive
+from model.errors import InvalidArgument
 from tests.factories.advisories import affected, osv
 from tests.factories.archives import zip_of
 
@@ -23,3 +26,20 @@ def test_unreadable_advisories_in_an_archive_are_named_and_others_read(tmp_path:
 
     assert [it.vulnerability_id for it, _ in advisories.about("flask")] == ["X-1"]
     assert sorted(advisories.refused) == ["dateless.json", "half.json", "list.json"]
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "why"),
+    [
+        ("half.zip", zip_of({"a.json": json.dumps(osv("X-1"))})[:60], "archive_broken"),
+        ("empty.zip", b"", "archive_broken"),
+        ("half.json", b"{", "truncated_json"),
+        ("other.json", b"{}", "no advisory about a package"),
+    ],
+)
+def test_broken_archive_of_advisories_is_said_to_be_broken(
+    tmp_path: Path, name: str, data: bytes, why: str
+) -> None:
+    (tmp_path / name).write_bytes(data)
+    with pytest.raises(InvalidArgument, match=why):
+        AdvisoryArchive(str(tmp_path / name))
