@@ -36,6 +36,7 @@ def test_unreadable_advisories_in_an_archive_are_named_and_others_read(tmp_path:
         ("half.json", b"{", "truncated_json"),
         ("other.json", b"{}", "no advisory about a package"),
     ],
+    ids=["half.zip", "empty.zip", "half.json", "other.json"],
 )
 def test_broken_archive_of_advisories_is_said_to_be_broken(
     tmp_path: Path, name: str, data: bytes, why: str
