@@ -98,9 +98,9 @@ def fix_answer(document: Document, options: Iterable[str] = ()) -> dict[str, Any
     remaining, read = fix.get("remaining", document["open"]), document["advisories_as_of"]
     vulnerable = document["open"] or document["closed"] or document["not_counted"]
     unheard_of = not vulnerable and len(document["unknown"]) == document["packages"]
-    unread = (remaining or unheard_of) and document.get("unread")
+    unread = unheard_of or (remaining and document.get("unread"))
     answer = "remains" if remaining else "fixable" if document["open"] else "nothing_open"
-    known = read and not (late or unread or unheard_of)
+    known = read and not (late or unread)
     answers = {"answer": answer if known else "unknown", "advisories_as_of": read}
     missing = {"advisories": not read, "releases": unread}
     # No index has these versions of the lock.

@@ -182,6 +182,7 @@ def test_tool_answer_omits_free_text_from_vex_statements() -> None:
     for packages, expected in ((1, "unknown"), (2, "nothing_open")):
         answer_of_few = fix_answer({**few, "packages": packages})
         assert (answer_of_few["answer"], answer_of_few["unknown"]) == (expected, ["mine"])
+        assert ("thoth fix LOCK --fetch" in answer_of_few["settled_by"]) == (expected == "unknown")
     assert answer["closed"] == [{**closed, "vex": {"status": "affected", "until": "2027-01-31"}}]
     advised = {"remaining": [], "proof": None}
     document = {"open": [{"package": "core"}], "conflict": None, "unknown": [],
