@@ -92,7 +92,8 @@ _OUTPUT = click.Path(path_type=Path, dir_okay=False)
               help="Last day on which --accept is valid (UTC), such as 2027-01-31.")  # fmt: skip
 @vex_option
 @click.option("--apply", "applies", is_flag=True,
-              help="Write the first fix into the lock, with the tool that made it.")  # fmt: skip
+              help="Write the first fix into the lock, with the tool that made it. In Pipfile.lock"
+                   " and pylock.toml, Thoth itself changes only these packages.")  # fmt: skip
 @click.option("--dry-run", is_flag=True,
               help="With --apply, only show the changes and the command.")  # fmt: skip
 @click.option("--comment", type=_OUTPUT,

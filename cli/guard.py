@@ -35,8 +35,9 @@ from adviser.guard_findings import (
     remaining_lines,
 )
 from adviser.guard_proposals import UpgradeProposals, harmful_packages
+from adviser.locks.changed_entries import with_changed_entries
 from adviser.locks.formats import LockFormat, UnwritableLock
-from adviser.projects.locks import ProjectLock
+from adviser.projects.locks import OF_OTHERS, ProjectLock
 from adviser.projects.project import Project, WarningCode
 from adviser.reports.documents import lock_of
 from adviser.resolver.specifiers import admits
@@ -325,7 +326,14 @@ def write_versions(
             "the proposed versions are no valid stack with what the project requires",
             "`thoth advise` finds the best stack of the project",
         )
-    write_file(output, lock_of(answer.advice, best, answer.known, form).data)
+    data = lock_of(answer.advice, best, answer.known, form).data
+    if is_written(new.name) and form in {LockFormat.PIPFILE_LOCK, LockFormat.PYLOCK}:
+        changes = changes_between(after, versions)
+        data = with_changed_entries(form, new.read_bytes(), data, changes)
+        if others := sorted({it for it, _ in lock.left_out(where.markers)}):
+            many = counted(len(others), "package stays as it is", "packages stay as they are")
+            print_note(f"{many}, {OF_OTHERS}: {first_few(others, 5)}")
+    write_file(output, data)
     click.echo(f"wrote {output} ({form.value})", err=True)
 
 

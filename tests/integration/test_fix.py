@@ -278,6 +278,9 @@ def test_fixed_pipfile_lock_keeps_the_hash_of_its_pipfile(
     )
     (manifest_hash, *_) = read_project(tmp_path).manifest_hashes
     versions = {it: {"version": "==1.0"} for it in ("app", "core", "lib", "tool")}
+    versions["lib"]["markers"] = "python_version >= '3.8'"
+    other = {"markers": "sys_platform == 'win32'", "version": "==1.0"}
+    versions["other"] = other
     meta = {"hash": {"sha256": manifest_hash}, "pipfile-spec": 6, "requires": {}, "sources": []}
     lock = tmp_path / "Pipfile.lock"
     lock.write_text(json.dumps({"_meta": meta, "default": versions, "develop": {}}))
@@ -286,3 +289,7 @@ def test_fixed_pipfile_lock_keeps_the_hash_of_its_pipfile(
     written = json.loads(lock.read_text("utf-8"))
     assert written["_meta"]["hash"]["sha256"] == manifest_hash
     assert written["default"]["lib"]["version"] == "==2.1"
+    assert written["default"]["lib"]["markers"] == "python_version >= '3.8'"
+    assert written["default"]["other"] == other
+    assert "1 package stays as it is, of groups and extras that were not" in done.stderr
+    assert "(--python, --platform): other\n" in done.stderr
