@@ -1,6 +1,7 @@
 """``thoth export``: data of the record for other programs, and locks as bills of materials."""
 
 import re
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from adviser.answering.lock_comparison import knowledge_of_locks
 from adviser.answering.target_hardware import requested_hardware
 from adviser.exports.parquet import export_parquet
 from adviser.packs.stored_packs import known_hardware
+from adviser.projects.locks import ProjectLock
 from adviser.projects.project import KINDS_OF_REFERENCES
 from cli.console import Column, Table, print_json, print_note, progress_bars
 from cli.knowledge import catch_up_graph, knowledge_in_pack
@@ -25,6 +27,7 @@ from cli.request_options import (
     requested_environment,
 )
 from common.formats.locks.entries import LockSelection
+from common.formats.locks.readers import reader_of
 from common.settings import Settings
 from graph.migrate import migrated_stores
 from graph.record.release_queries import licences_of
@@ -109,6 +112,7 @@ def sbom(
     for warning in content.warnings:
         if warning.code not in KINDS_OF_REFERENCES:
             print_note(warning.text)
+    content = _with_development(content, lock, lock_selection(options), where)
     locked = content.packages(where.markers)
     if not locked:
         print_note(f"{lock} installs no package of an index here; --extra and --group add some")
@@ -151,6 +155,25 @@ def _moment(as_of: str | None) -> datetime:
         raise InvalidArgument(
             f"{name}: {as_of!r} is neither a date nor a number of seconds since 1970"
         ) from None
+
+
+def _with_development(
+    content: ProjectLock, lock: Path, selection: LockSelection, where: Environment
+) -> ProjectLock:
+    """A lock in which packages that only selected groups install are for development, too.
+
+    :param lock: its path
+    """
+    reader = reader_of(content.source)
+    if not selection.groups or reader is None or not reader.with_manifest:
+        return content
+    # For PDM, extras are groups.
+    project = project_of_lock(lock, selection)
+    extras = selection.groups.intersection(project.extras if project else ())
+    needed = read_lock_file(lock, replace(selection, groups=extras), where.markers)
+    names = {it.name for it in needed.packages(where.markers, dev=False).values()}
+    entries = tuple(replace(it, dev=it.dev or it.name not in names) for it in content.entries)
+    return replace(content, entries=entries)
 
 
 def _required(lock: Path, selection: LockSelection, where: Environment) -> set[str]:

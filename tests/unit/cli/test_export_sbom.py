@@ -156,6 +156,40 @@ def test_sbom_lists_every_package_that_the_project_itself_requires(name: str, te
     assert {str(it.ref).split("/")[1].split("@")[0] for it in needs.dependencies} == {"web", "base"}
 
 
+_GROUPS = 'groups = ["{}"]\nfiles = []\n'
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("uv.lock", 'version = 1\n[[package]]\nname = "app"\nversion = "1"\n'
+         'source = { virtual = "." }\ndependencies = [{ name = "web" }]\n'
+         '[package.dev-dependencies]\ntest = [{ name = "check" }, { name = "web" }]\n'
+         f'[[package]]\nname = "web"\nversion = "1"\n{_UV}'
+         f'[[package]]\nname = "check"\nversion = "1"\n{_UV}'),
+        ("poetry.lock", '[metadata]\nlock-version = "2.1"\npython-versions = "*"\n'
+         '[[package]]\nname = "web"\nversion = "1"\ngroups = ["main", "test"]\nfiles = []\n'
+         f'[[package]]\nname = "check"\nversion = "1"\n{_GROUPS.format("test")}'),
+        ("pdm.lock", '[metadata]\nlock_version = "4.5.0"\ngroups = ["default", "test"]\n'
+         'strategy = ["inherit_metadata"]\n'
+         '[[package]]\nname = "web"\nversion = "1"\ngroups = ["default", "test"]\n'
+         f'[[package]]\nname = "check"\nversion = "1"\n{_GROUPS.format("test")}'),
+    ],
+)  # fmt: skip
+def test_packages_of_selected_groups_are_excluded_from_the_scope(name: str, text: str) -> None:
+    Path(name).write_text(text, encoding="utf-8")
+    assert {it.name: it.scope for it in bill(name).components} == {"web": None}
+    assert {it.name: it.scope for it in bill(name, "--group", "test").components} == {
+        "web": None, "check": ComponentScope.EXCLUDED,
+    }  # fmt: skip
+    if name == "pdm.lock":  # for which an extra is a group, too
+        Path("pyproject.toml").write_text(
+            '[project]\nname = "app"\nversion = "1"\ndependencies = ["web"]\n'
+            '[project.optional-dependencies]\ntest = ["check"]\n', encoding="utf-8"
+        )  # fmt: skip
+        assert {it.scope for it in bill(name, "--group", "test").components} == {None}
+
+
 def test_sbom_names_the_pack_with_its_measurements(tmp_path: Path) -> None:
     hardware = own_hardware().digest
     bench = Bench()
