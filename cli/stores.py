@@ -41,6 +41,7 @@ from model.text import counted
 from pis.amun.conditions import free_machine
 
 _NOT_ALL_UP = 3
+_EMPTY = "none; nothing is stored yet, and the next command makes it"
 
 
 @click.command()
@@ -183,7 +184,7 @@ def _described(store: StoreStatus) -> str:
         "url": store.url,
         "pid": store.pid,
         "version": store.version,
-        "schema": store.schema,
+        "schema": store.schema or _EMPTY * store.is_empty,
         "size": None if store.size_bytes is None else f"{store.size_bytes / 1e6:.1f} MB",
         "knows": None if store.contents is None else store.contents.text,
         "problem": store.problem,
@@ -278,6 +279,11 @@ class StoreStatus:
     problem: str | None = None
     hint: str | None = None
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is stored yet; the first command that uses the store makes the schema."""
+        return self.up and self.embedded and self.schema is None and self.problem is None
+
 
 def _status(
     settings: Settings,
@@ -305,7 +311,7 @@ def _query_postgresql(settings: Settings, status: StoreStatus) -> StoreStatus:
         (revision,) = database.row(REVISION) if is_migrated else (None,)
         current = replace(status, up=True, url=database.url, version=version, size_bytes=size_bytes)
         current = _with_schema(current, lambda: relational_state_at(revision))
-        if current.problem:
+        if current.problem or current.is_empty:
             return current
         # Requests that wait while no worker runs are a problem of the store.
         waiting = WaitingRequests(*database.row(WAITING_REQUESTS))
@@ -332,13 +338,14 @@ def _with_schema(status: StoreStatus, query: Callable[[], SchemaState]) -> Store
         state = query()
     except ProjectError as error:
         return replace(status, problem=str(error), hint=error.hint)
-    hint = "run `thoth migrate`" if state.pending else None
+    # Commands make the schema of an embedded store themselves.
+    behind = state.pending and not (status.embedded and state.current is None)
     return replace(
         status,
         schema=state.current,
         expected_schema=state.expected,
-        problem=f"{len(state.pending)} schema steps to apply" if state.pending else None,
-        hint=hint,
+        problem=f"{len(state.pending)} schema steps to apply" if behind else None,
+        hint="run `thoth migrate`" if behind else None,
     )
 
 

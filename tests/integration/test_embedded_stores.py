@@ -351,10 +351,13 @@ def test_status_lists_running_stores_without_passwords(
     assert shown.returncode == 0, shown.stderr
     assert shown.stderr == ""
     stores = json.loads(shown.stdout)["stores"]
-    assert [store["up"] for store in stores] == [True, True]
+    assert [(store["up"], store["problem"]) for store in stores] == [(True, None), (True, None)]
     assert {store["pid"] for store in stores} == pids_of(running)
     secrets = json.loads(running.home.secrets.read_text()).values()
     assert not [secret for secret in secrets if secret in shown.stdout]
+    # No command of this module makes the schema of PostgreSQL.
+    text = command(own_home, "status").stdout
+    assert "  schema: none; nothing is stored yet, and the next command makes it\n" in text
 
 
 def test_closed_store_port_is_reported_at_once(own_home: Settings) -> None:
