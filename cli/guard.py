@@ -327,12 +327,13 @@ def write_versions(
             "`thoth advise` finds the best stack of the project",
         )
     data = lock_of(answer.advice, best, answer.known, form).data
-    if is_written(new.name) and form in {LockFormat.PIPFILE_LOCK, LockFormat.PYLOCK}:
+    keeps = is_written(new.name) and form in {LockFormat.PIPFILE_LOCK, LockFormat.PYLOCK}
+    if keeps:
         changes = changes_between(after, versions)
         data = with_changed_entries(form, new.read_bytes(), data, changes)
-        if others := sorted({it for it, _ in lock.left_out(where.markers)}):
-            many = counted(len(others), "package stays as it is", "packages stay as they are")
-            print_note(f"{many}, {OF_OTHERS}: {first_few(others, 5)}")
+    if others := sorted({it for it, _ in lock.left_out(where.markers)}):
+        fate, many = "kept" if keeps else "left out", counted(len(others), "package")
+        print_note(f"{fate}: {many}, {OF_OTHERS}: {first_few(others, 5)}")
     write_file(output, data)
     click.echo(f"wrote {output} ({form.value})", err=True)
 

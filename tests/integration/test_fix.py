@@ -291,5 +291,19 @@ def test_fixed_pipfile_lock_keeps_the_hash_of_its_pipfile(
     assert written["default"]["lib"]["version"] == "==2.1"
     assert written["default"]["lib"]["markers"] == "python_version >= '3.8'"
     assert written["default"]["other"] == other
-    assert "1 package stays as it is, of groups and extras that were not" in done.stderr
+    assert "note: kept: 1 package, of groups and extras that were not selected" in done.stderr
     assert "(--python, --platform): other\n" in done.stderr
+
+
+def test_fix_names_packages_that_a_written_lock_loses(
+    stores: Stores, index: Index, tmp_path: Path
+) -> None:
+    with_advisories(stores, tmp_path)
+    lock, hashed = tmp_path / "requirements.txt", f"--hash=sha256:{'0' * 64}"
+    lines = [*(f"{it}==1.0" for it in ("app", "core", "lib")),
+             "other==1.0 ; sys_platform == 'win32'"]  # fmt: skip
+    lock.write_text("".join(f"{it} {hashed}\n" for it in lines), encoding="utf-8")
+    done = fix(stores, index, lock, "--apply")
+    assert "wrote" in done.stderr, done.stderr
+    assert "note: left out: 1 package, of groups and extras that were not" in done.stderr
+    assert "other" not in lock.read_text("utf-8")
