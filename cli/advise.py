@@ -41,9 +41,10 @@ from cli.options import BudgetOfTime, as_json_option
 from cli.own_benchmarks import confirmation_option
 from cli.project_files import (
     keep_manifest,
+    keep_project_files,
+    lock_format_of,
     read_lock_file,
     refusing_files,
-    require_folder,
     write_file,
 )
 from cli.project_tools import LockTool, lock_again, own_lock, show_changes, write_with_tool
@@ -57,14 +58,12 @@ from cli.request_options import (
 from common.formats.locks.pylock import is_pylock
 from common.settings import Settings
 from graph.migrate import migrated_stores
-from model.errors import InvalidArgument
 from model.measurements.evidence import Evidence
 from model.packages.identity import changes_between
 from model.packages.snapshot import Snapshot
 from model.text import counted, first_few
 
 #: Suffixes of file names that may be any of several locks.
-_AMBIGUOUS_SUFFIXES = frozenset({".toml", ".json"})
 #: Formats that files with these suffixes usually have.
 _USUAL_FORMATS = {
     ".toml": ("pylock",), ".txt": ("requirements", "constraints"), ".json": ("pipfile-lock",)
@@ -153,8 +152,6 @@ def advise(
     budget: float | None = options["budget"]
     with ResolverWorker() as worker:
         request = advice_request_of(settings, path, options, count=count)
-        if output is not None:
-            keep_manifest(output, path or Path(), request.project)
         applied = own_lock(path or Path(), request.project) if applies else None
         chosen_format = LockFormat(lock_format or format_of(output, request.project))
         if budget is not None:
@@ -199,11 +196,12 @@ def advise(
 
 def _check_options(output: Path | None, options: Mapping[str, Any]) -> None:
     """:raises InvalidArgument: naming the options that contradict each other"""
-    require_folder(output)
     if options["applies"] and (output is not None or options["lock_format"] is not None):
         raise click.UsageError("--apply writes the project's own lock: leave out -o and --format")
     if options["dry_run"] and not options["applies"]:
         raise click.UsageError("--dry-run is for --apply")
+    if output is not None:
+        keep_manifest(output, any_name=options["lock_format"] is not None)
 
 
 def _apply(
@@ -229,24 +227,9 @@ def _apply(
 
 
 def format_of(output: Path | None, project: Project) -> str:
-    """The format that the file name indicates; by default, the format of the project's tool.
-
-    :raises InvalidArgument: if the name may indicate several formats
-    """
-    if output is not None:
-        if is_pylock(output.name):
-            return "pylock"
-        if output.name == "Pipfile.lock":
-            return "pipfile-lock"
-        if output.name.endswith("constraints.txt"):
-            return "constraints"
-        if output.suffix in (".txt", ".lock"):
-            return "requirements"
-        if output.suffix in _AMBIGUOUS_SUFFIXES:
-            raise InvalidArgument(
-                f"{output.name} does not name a lock format: add --format, or call the file "
-                "Pipfile.lock, pylock.toml or pylock.NAME.toml"
-            )
+    """The format that the file name indicates; by default, the format of the project's tool."""
+    if output is not None and (named := lock_format_of(output.name)) is not None:
+        return named
     return "pipfile-lock" if project.format is ProjectFormat.PIPFILE else "requirements"
 
 
@@ -335,6 +318,7 @@ def replay(
     differ.
     """
     settings: Settings = context.obj
+    keep_project_files([output], [])
     with migrated_stores(settings, graph=False) as stores:
         stored = stored_advice(stores, advice_id)
     advice, report = replay_stored(stored, threads)

@@ -19,7 +19,13 @@ from adviser.projects.project import KINDS_OF_REFERENCES
 from cli.console import Column, Table, print_json, print_note, progress_bars
 from cli.knowledge import catch_up_graph, knowledge_in_pack
 from cli.options import CommandGroup, NamedPath, as_json_option, pack_option
-from cli.project_files import lock_content, project_of_lock, read_lock_file, write_file
+from cli.project_files import (
+    keep_project_files,
+    lock_content,
+    project_of_lock,
+    read_lock_file,
+    write_file,
+)
 from cli.request_options import (
     environment_options,
     lock_options,
@@ -107,6 +113,7 @@ def sbom(
 
     if record and pack is not None:
         raise click.UsageError("--record and --pack: give only one of them")
+    keep_project_files([output], [lock, pack or ""])
     where = requested_environment(None, options)
     content = read_lock_file(lock, lock_selection(options), where.markers)
     for warning in content.warnings:

@@ -30,7 +30,14 @@ from cli.knowledge import archive_knowledge, knowledge_for, require_projected
 from cli.measuring_options import machine_options
 from cli.options import SHIPPED_PACK, BudgetOfTime, NamedPath, as_json_option, vex_option
 from cli.own_benchmarks import confirmation_option, of_these_files
-from cli.project_files import lock_content, read_lock_file, read_project, read_vex_files, write_file
+from cli.project_files import (
+    keep_project_files,
+    lock_content,
+    read_lock_file,
+    read_project,
+    read_vex_files,
+    write_file,
+)
 from cli.project_tools import show_changes, tool_of
 from cli.request_options import (
     advice_request_of,
@@ -124,6 +131,9 @@ def fix(context: click.Context, /, path: Path | None, as_json: bool, **options: 
     if accepted and record is not None and not record.exists():
         options["vex"] = options["vex"][1:]
     lock = lock_at(path or Path(), options)
+    outputs = options["comment"], options["sarif"], options["proof"]
+    sources = options["advisories"] or "", options["pack"] or ""
+    keep_project_files(outputs, (lock.path, *sources, *options["vex"]))
     lock = replace(lock, vex=(*lock.vex, *accepted))
     with ResolverWorker() as worker:
         worker.start()  # it is needed nearly always, and takes a while

@@ -38,23 +38,25 @@ from adviser.guard_proposals import UpgradeProposals, harmful_packages
 from adviser.locks.changed_entries import with_changed_entries
 from adviser.locks.formats import LockFormat, UnwritableLock
 from adviser.projects.locks import OF_OTHERS, ProjectLock
-from adviser.projects.project import Project, WarningCode
+from adviser.projects.project import WarningCode
 from adviser.reports.documents import lock_of
 from adviser.resolver.specifiers import admits
-from cli.advise import format_of
 from cli.console import print_canonical_json, print_lines, print_note, shown
 from cli.knowledge import ServiceClient, TerminalObserver, knowledge_of_pack
 from cli.options import ExclusiveSwitch, NamedPath, as_json_option, pack_option, vex_option
 from cli.own_benchmarks import of_these_files
 from cli.project_files import (
+    is_stream,
+    keep_manifest,
+    keep_project_files,
+    lock_format_of,
     project_of_lock,
     read_lock_file,
     read_project,
     read_vex_files,
-    require_folder,
     write_file,
 )
-from cli.project_tools import ToolFailed, lock_again, tool_of, write_with_tool
+from cli.project_tools import ToolFailed, lock_again, own_name, tool_of, write_with_tool
 from cli.request_options import (
     environment_options,
     lock_options,
@@ -156,7 +158,7 @@ def guard(
     """
     settings: Settings = context.obj
     propose: bool = options["propose"]
-    require_folder(options["output"])
+    _check(context, old, new, service, {**options, "fetch": fetch})
     where = requested_environment(None, options)
     selection = lock_selection(options)
     locks = [read_lock_file(path, selection, where.markers) for path in (old, new)]
@@ -169,11 +171,6 @@ def guard(
         {name: it.version for name, it in lock.packages(where.markers).items()} for lock in locks
     )
     pack: Path | None = options["pack"]
-    _check_sources(context, fetch, service, pack)
-    if options["output"] is not None and not propose:
-        raise click.UsageError("--output requires --propose", context)
-    if propose and not new.is_file():
-        raise click.UsageError("--propose needs NEW as a file on disk", context)
     unmet: Mapping[str, str] | None = None
     if service is not None:
         named = options["hardware"] or own_hardware().digest
@@ -225,10 +222,21 @@ def lock_notes(old: ProjectLock, new: ProjectLock) -> Iterator[str]:
             yield f"{name} differs, but comes from no index, so it is not compared: {sides}"
 
 
-def _check_sources(
-    context: click.Context, fetch: bool | None, service: str | None, pack: Path | None
+def _check(
+    context: click.Context, old: Path, new: Path, service: str | None, options: Mapping[str, Any]
 ) -> None:
-    """:raises UsageError: if several sources of knowledge are given"""
+    """:raises InvalidArgument: if a file would be lost
+    :raises UsageError: if options do not fit together
+    """
+    output, pack, fetch = (options[it] for it in ("output", "pack", "fetch"))
+    if output is not None and not options["propose"]:
+        raise click.UsageError("--output requires --propose", context)
+    if options["propose"] and not new.is_file():
+        raise click.UsageError("--propose needs NEW as a file on disk", context)
+    inputs = old, new, pack or "", *options["vex"]
+    keep_project_files((options["comment"], options["sarif"]), inputs)
+    if output is not None:
+        keep_manifest(output, like=new.name)
     if service is not None and fetch:
         raise click.UsageError("--service and --fetch: a service reads releases itself", context)
     if pack is not None and (fetch or service is not None):
@@ -284,18 +292,17 @@ def write_versions(
         unknown
     """
     output: Path = options["output"] or new
-    # The tools of other formats write only these.
-    has_own = output.suffix == ".txt" or reader_of(output.name) is not None
-    other = has_own and is_written(output.name) and not is_written(new.name)
-    if not other and (tool := tool_of(new)) is not None:
+    name = new.name if is_stream(output) else output.name
+    if reader_of(name) is reader_of(new.name) and (tool := tool_of(new)) is not None:
         changes = changes_between(after, versions)
         made = lock_again(tool, new, changes, lock_selection(options), where)
         if not write_with_tool(output, tool, made, versions):
             raise ToolFailed("the lock differs from the proposal")
         return
-    if not is_written(output.name):
+    if not is_written(name):
+        why = ", and no pyproject.toml is beside it" if own_name(new) is not None else ""
         raise UnwritableLock(
-            f"{output.name}: no known tool wrote {new.name}, and Thoth does not write this format",
+            f"{name}: Thoth does not write this format, and runs no tool for {new.name}{why}",
             "give -o requirements.txt",
         )
     if not options["stored"]:
@@ -303,7 +310,10 @@ def write_versions(
             "files and hashes of the proposed lock are not known without stores",
             "run it without --service, --pack and --advisories",
         )
-    form = LockFormat(format_of(new if is_written(new.name) else output, Project()))
+    # PEP 751 prescribes the names of its locks; any other file is of Pipenv or requirements.
+    form = LockFormat(
+        lock_format_of(name) or ("requirements" if reader_of(name) is None else "pipfile-lock")
+    )
     # The lock has the hash of the Pipfile beside it.
     beside = new.with_name("Pipfile")
     of_pipenv = form is LockFormat.PIPFILE_LOCK

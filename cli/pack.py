@@ -30,7 +30,7 @@ from cli.console import (
 )
 from cli.measuring_options import machine_options
 from cli.options import CommandGroup, NamedPath, as_json_option, pack_argument
-from cli.project_files import write_file
+from cli.project_files import keep_project_files, write_file
 from cli.request_options import moment
 from common.settings import Settings
 from graph.record.packs import StoredPack, followed_addresses, stored_packs, unfollow_address
@@ -178,6 +178,7 @@ def report(path: Path, html: Path | None, markdown: Path | None, as_json: bool) 
     from adviser.packs.pack_report import pack_report, report_document, report_markdown
     from api.pages.quality_report_view import pack_report_file
 
+    keep_project_files((html, markdown), [path])
     made = pack_report(opened(path))
     if html is not None:
         write_file(html, pack_report_file(made).encode())

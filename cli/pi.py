@@ -18,7 +18,7 @@ import click
 from cli.console import Column, Table, print_json, print_note
 from cli.measuring_options import UnusableSpecification, machine_of_this_command, machine_options
 from cli.options import CommandGroup, as_json_option, key_and_value
-from cli.project_files import names_file, read_lock_file, write_file
+from cli.project_files import keep_project_files, names_file, read_lock_file, write_file
 from cli.request_options import lock_options, lock_selection
 from common.formats.locks.entries import LockSelection
 from common.settings import Settings
@@ -236,9 +236,10 @@ def pin(
     """
     if python_version is not None and not _PYTHON_VERSION.fullmatch(python_version):
         raise UnusableSpecification(f"--python: {python_version!r} is no version such as 3.11")
+    keep_project_files([output], [*names, script or ""])
     if output is not None and not output.exists():
         folder = output.absolute().parent
-        if not os.access(folder, os.W_OK | os.X_OK) or not folder.is_dir():
+        if not os.access(folder, os.W_OK | os.X_OK):
             raise UnusableSpecification(f"-o: {folder} is not a writable folder")
     if script is None:
         measured, requirements = names[0], names[1:]

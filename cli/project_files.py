@@ -7,7 +7,7 @@ import stat
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -18,8 +18,11 @@ from adviser.projects.locks import ProjectLock, lock_neighbours, read_lock, requ
 from adviser.projects.parsing import (
     CONSTRAINTS,
     LOCKS_OF_TOOLS,
+    PIPFILE,
+    PIPFILE_LOCK,
     PROJECT_FILES,
     PYPROJECT,
+    REQUIREMENTS_TXT,
     missing_includes,
     parse_project,
 )
@@ -30,9 +33,12 @@ from common.files import write_atomically
 from common.formats import conda_environment
 from common.formats.file_decoding import MAX_BYTES
 from common.formats.locks.entries import DEFAULT_SELECTION, LockSelection
+from common.formats.locks.pylock import is_pylock
+from common.formats.locks.readers import reader_of
 from model.errors import InvalidArgument, InvalidDocument, InvalidFile, ProjectError
 
 _STDOUT = (Path("-"), Path("/dev/stdout"))
+_DEVICES = (Path("/dev"), Path("/dev/fd"))
 _HINT = "name a file, or a revision and a file as `git show` does: main:app/uv.lock, main:./uv.lock"
 
 
@@ -104,7 +110,8 @@ def _git(*arguments: str) -> subprocess.CompletedProcess[bytes]:
 #: A text that names a file or a revision rather than a requirement.
 _FILE = re.compile(r"^[^@]*(?:[/\\]|.:.|\.(?:txt|lock|toml|ya?ml)$)")
 #: Files that people write, and no lock is called by.
-_MANIFESTS = frozenset({"Pipfile", "pyproject.toml"})
+_MANIFESTS = frozenset({PIPFILE, PYPROJECT, THOTH_TOML})
+_REQUIREMENTS = re.compile(r"(?:requirements|constraints)[\w.-]*\.txt$")
 
 
 def read_project(path: Path, selection: LockSelection = DEFAULT_SELECTION) -> Project:
@@ -218,26 +225,109 @@ def read_vex_files(lock: Path, others: Iterable[Path]) -> list[VexStatement]:
     return [one for name, data in documents for one in read_vex(name, data, now)]
 
 
-def keep_manifest(output: Path, path: Path, project: Project) -> None:
-    """Refuse to overwrite the file that contains the project's requirements.
+def lock_format_of(name: str) -> str | None:
+    """The lock format that a file name indicates, of those that Thoth writes.
 
-    A lock in which every entry is pinned may be replaced, even if no other file was read.
+    >>> lock_format_of("pylock.dev.toml"), lock_format_of("dev-constraints.txt")
+    ('pylock', 'constraints')
+    >>> lock_format_of("requirements.lock"), lock_format_of("old.uv.lock"), lock_format_of("a.py")
+    ('requirements', None, None)
+    """
+    if is_pylock(name):
+        return "pylock"
+    if name == PIPFILE_LOCK:
+        return "pipfile-lock"
+    if name.endswith("constraints.txt"):
+        return "constraints"
+    return "requirements" if name.endswith((".txt", ".lock")) and not reader_of(name) else None
 
-    :param path: folder or file from which the project was read
+
+def tool_of_name(name: str) -> str | None:
+    """The tool whose files have this name, and whose files Thoth does not write."""
+    if tool := FOREIGN_FILES.get(name, (None,))[0]:
+        return tool
+    if name in conda_environment.NAMES:
+        return "conda"
+    reader = reader_of(name)
+    if reader is None:
+        return None
+    return next((tool for it, tool in LOCKS_OF_TOOLS.items() if reader_of(it) is reader), None)
+
+
+def is_stream(path: Path) -> bool:
+    """Whether a path is standard output, a pipe or a device, so that nothing is replaced."""
+    return path in _STDOUT or path.parent in _DEVICES or path.is_fifo()
+
+
+def keep_manifest(output: Path, *, like: str = "", any_name: bool = False) -> None:
+    """Refuse a file to which no lock can be written, because of its name or its content.
+
+    An empty file or a lock may be replaced, also requirements in which every entry is pinned.
+
+    :param like: name of a lock whose tool writes the new one
+    :param any_name: the format is known without the name
     :raises InvalidArgument: naming the remedy
     """
-    read = path / project.source if path.is_dir() else path
-    is_lock = project.locked is not None and project.lock_source == project.source
-    same = output.exists() and read.exists() and output.samefile(read) and not is_lock
-    tool = LOCKS_OF_TOOLS.get(output.name) or FOREIGN_FILES.get(output.name, ("",))[0]
-    tool = "conda" if output.name in conda_environment.NAMES else tool
-    if same or tool or output.name in _MANIFESTS or output.suffix == ".in":
-        kind = (
-            f"the name of a file of {tool}" if tool else "a manifest, and a lock would replace it"
-        )
-        error = InvalidArgument(f"{output} is {kind}")
-        error.hint = "write it to another file, such as requirements.txt or Pipfile.lock"
+    require_folder(output)
+    if is_stream(output):
+        return
+    reader = reader_of(output.name)
+    message, tool = None, tool_of_name(output.name)
+    hint = "write it to another file, such as requirements.txt or Pipfile.lock"
+    if reader is None or reader is not reader_of(like):
+        if tool is not None:
+            message = f"the name of a file of {tool}"
+        elif output.name in _MANIFESTS or output.suffix == ".in":
+            message = "a manifest, and a lock would replace it"
+        elif not any_name and lock_format_of(output.name) is None:
+            message = "not a name that indicates a lock format"
+            hint += "" if like else ", or add --format"
+    if message is None and output.is_file() and not _holds_lock(output):
+        message = "not a lock, and a lock would replace it"
+    if message is not None:
+        error = InvalidArgument(f"{output} is {message}")
+        error.hint = hint
         raise error
+
+
+def _holds_lock(path: Path) -> bool:
+    """Whether a file is empty, or a lock by its name or in a format that Thoth writes."""
+    if not path.stat().st_size:
+        return True
+    with suppress(ProjectError):
+        read_lock_file(path)
+        return True
+    for name in (REQUIREMENTS_TXT, PIPFILE_LOCK, "pylock.toml"):
+        with suppress(ProjectError):
+            require_pins(read_lock(name, {name: lock_content(path)}, DEFAULT_SELECTION))
+            return True
+    return False
+
+
+def keep_project_files(outputs: Iterable[Path | None], inputs: Iterable[str | Path]) -> None:
+    """Refuse files to which a command cannot write a document that is no lock.
+
+    :param inputs: files that the command reads; other texts are ignored
+    :raises InvalidArgument: for one of these files, for the name of a manifest or a lock, or if the
+        folder does not exist
+    """
+    read = [it for it in inputs if os.path.isfile(it)]  # noqa: PTH113 - a text may be too long
+    for output in outputs:
+        if output is None or is_stream(output):
+            continue
+        require_folder(output)
+        name, message = output.name, None
+        if output.exists() and any(output.samefile(it) for it in read):
+            message = "read by this command, which would replace it"
+        elif (
+            name in {*PROJECT_FILES, *FOREIGN_FILES, VEX_FILE}
+            or is_pylock(name)
+            or output.suffix in {".in", ".lock"}
+            or _REQUIREMENTS.search(name)
+        ):
+            message = "the name of a file of a project, which a document would replace"
+        if message is not None:
+            raise InvalidArgument(f"{output} is {message}", hint="write to a file of another name")
 
 
 @contextmanager
@@ -253,9 +343,11 @@ def refusing_files() -> Iterator[None]:
         raise refused from error
 
 
-def require_folder(path: Path | None) -> None:
-    """:raises InvalidArgument: if a file cannot be written because its folder does not exist"""
-    if path is not None and not path.absolute().parent.is_dir():
+def require_folder(path: Path) -> None:
+    """:raises InvalidArgument: if a path is a folder, or is in a folder that does not exist"""
+    if path.is_dir():
+        raise InvalidArgument(f"{path} is a folder: name a file in it")
+    if not path.absolute().parent.is_dir():
         raise InvalidArgument(f"there is no folder {path.parent}")
 
 

@@ -11,7 +11,7 @@ import subprocess
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from adviser.projects.project import Project
 from cli.project_files import read_lock_file, write_file
 from common.formats.file_decoding import requirements_text_of, toml_of
 from common.formats.locks.entries import LockSelection
+from common.formats.locks.readers import reader_of
 from model.errors import InvalidArgument, ProjectError
 from model.packages.environments import Environment
 from model.packages.identity import VersionChange, changes_between
@@ -73,13 +74,22 @@ def tool_of(lock: Path) -> LockTool | None:
 
     :raises InvalidArgument: if the lock was made with options that Thoth does not repeat
     """
-    if lock.name == "uv.lock":
-        return _in_place(lambda pins: ["uv", "lock", *_upgrades(pins)], "uv")
-    if lock.name == "poetry.lock":
-        return LockTool("Poetry", lambda _: ["poetry", "lock"], _run_poetry)
+    name = own_name(lock)
+    if name is not None and (name == lock.name or lock.with_name("pyproject.toml").is_file()):
+        if name == "poetry.lock":
+            return LockTool("Poetry", lambda _: ["poetry", "lock"], _run_poetry)
+        in_place = _in_place(_uv_command, "uv")
+        return in_place if name == lock.name else replace(in_place, run=_run_uv_for_copy)
     if lock.suffix in {".txt", ".lock"} and lock.is_file():
         return _compiler_of(lock)
     return None
+
+
+def own_name(lock: Path) -> str | None:
+    """The name that uv or Poetry gives to a lock, which may be a copy such as ``old.uv.lock``."""
+    names = ("uv.lock", "poetry.lock")
+    same = (it for it in names if reader_of(it) is reader_of(lock.name))
+    return next((it for it in same if lock.name.endswith(it)), None)
 
 
 def own_lock(path: Path, project: Project) -> tuple[LockTool, Path]:
@@ -103,6 +113,10 @@ def own_lock(path: Path, project: Project) -> tuple[LockTool, Path]:
 
 def _in_place(command: Callable[[Sequence[str]], list[str]], name: str) -> LockTool:
     return LockTool(name, command, lambda lock, pins: _run(command(pins), lock.parent))
+
+
+def _uv_command(pins: Sequence[str]) -> list[str]:
+    return ["uv", "lock", *_upgrades(pins)]
 
 
 def _upgrades(pins: Sequence[str]) -> Iterator[str]:
@@ -251,6 +265,14 @@ def _run(command: Sequence[str], folder: Path, **variables: str) -> str:
     return ended.stdout
 
 
+def _run_uv_for_copy(lock: Path, pins: Sequence[str]) -> None:
+    """Let uv pin versions in a lock of another name; the project's own lock is not touched."""
+    with _linked_copy(lock.parent, {"uv.lock"}) as copy:
+        shutil.copy(lock, copy / "uv.lock")
+        _run(_uv_command(pins), copy)
+        shutil.copy(copy / "uv.lock", lock)
+
+
 def _run_poetry(lock: Path, pins: Sequence[str]) -> None:
     """Let Poetry pin versions without a change of the manifest.
 
@@ -260,7 +282,7 @@ def _run_poetry(lock: Path, pins: Sequence[str]) -> None:
     with _linked_copy(lock.parent, {"pyproject.toml", "poetry.lock"}) as copy:
         manifest = (lock.parent / "pyproject.toml").read_bytes()
         if lock.exists():
-            shutil.copy(lock, copy / lock.name)
+            shutil.copy(lock, copy / "poetry.lock")
         table: dict[str, Any] = toml_of("pyproject.toml", manifest)
         group = table.setdefault("tool", {}).setdefault("poetry", {}).setdefault("group", {})
         group["thoth-advice"] = {"dependencies": dict(it.split("==") for it in pins)}
@@ -270,7 +292,7 @@ def _run_poetry(lock: Path, pins: Sequence[str]) -> None:
             (copy / "pyproject.toml").write_bytes(content)
             _run(["poetry", "lock", *keep, "--no-interaction"], copy,
                  POETRY_VIRTUALENVS_CREATE="false")  # fmt: skip
-        shutil.copy(copy / lock.name, lock)
+        shutil.copy(copy / "poetry.lock", lock)
 
 
 @contextmanager

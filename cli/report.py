@@ -12,7 +12,7 @@ from adviser.quality.reports import report_document
 from api.pages.quality_report_view import report_file, series_titles
 from cli.console import print_json, print_lines, print_note
 from cli.options import NamedPath, as_json_option
-from cli.project_files import names_file, read_lock_file, write_file
+from cli.project_files import keep_project_files, names_file, read_lock_file, write_file
 from cli.request_options import lock_environment_options, lock_selection, requested_environment
 from common.settings import Settings
 from graph.migrate import migrated_stores
@@ -53,6 +53,7 @@ def report(
     """
     if baseline == "":
         raise InvalidArgument("--baseline: the digest is empty; `thoth stacks` shows digests")
+    keep_project_files([output], [baseline or ""])
     if baseline is not None and names_file(baseline):
         baseline = _digest_of_lock(Path(baseline), options)
     document = _read(settings, selection, baseline)

@@ -206,6 +206,7 @@ def test_guard_proposal_is_written_into_a_uv_lock(
             f'"{name}"\nversion = "1.0"', f'"{name}"\nversion = "{version}"'
         )
         lock.write_text(text, encoding="utf-8")
+    harmful = lock.read_bytes()
     out = project / "proposed.txt"
     other = guarded(stores, index, project, str(old), str(lock), "--propose", "-o", str(out))
     assert f"wrote {out} (requirements)" in other.stderr
@@ -217,6 +218,11 @@ def test_guard_proposal_is_written_into_a_uv_lock(
     text = lock.read_text("utf-8")
     assert '"app"\nversion = "1.0"' in text
     assert '"lib"\nversion = "2.0"' in text
+    copy = project / "next.uv.lock"
+    copy.write_bytes(harmful)
+    done = guarded(stores, index, project, str(old), str(copy), "--propose")
+    assert f"{command}wrote {copy} (uv)" in done.stderr, done.stderr
+    assert (copy.read_text("utf-8"), lock.read_text("utf-8")) == (text, text)
 
 
 def test_advise_apply_requires_a_lock_of_a_known_tool(

@@ -92,7 +92,7 @@ REFUSED: list[tuple[str, int, str]] = [
     ("report ab", 2, "a digest needs 4 digits"),
     ("report zzzzzz", 1, "no measured series and no inspection"),
     ("report {key} --baseline ffff", 1, "no measured stack has a digest"),
-    ("report {key} -o /nowhere/at/all.html", 1, "/nowhere/at/all.html"),
+    ("report {key} -o /nowhere/at/all.html", 2, "/nowhere/at"),
     ("token create a", 2, "--scope"),
     ("token create a --scope root", 2, "root"),
     ("token create ' ' --scope read", 2, ""),

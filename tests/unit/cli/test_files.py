@@ -8,14 +8,29 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
+from click.testing import CliRunner
 
 from adviser.advice_request import check_paths
 from adviser.answering.recorded_advice import read_report, unrepeated
 from adviser.projects.project import Project
 from cli.advise import format_of
-from cli.project_files import keep_manifest, read_lock_file, read_project, write_file
+from cli.export import export
+from cli.fix import fix
+from cli.guard import guard
+from cli.pack import report as pack_report
+from cli.pi import pin
+from cli.project_files import (
+    keep_manifest,
+    keep_project_files,
+    read_lock_file,
+    read_project,
+    write_file,
+)
+from cli.report import report
 from common.formats.locks.entries import DEFAULT_SELECTION, LockSelection
+from common.settings import Settings
 from model.errors import InvalidArgument, InvalidDocument, InvalidFile, Reason
 from model.packages.environments import environment
 from tests.factories.errors import raised
@@ -32,26 +47,84 @@ from tests.factories.universes import ENVIRONMENT
         "environment.yml",
         "setup.cfg",
         "requirements.in",
+        "q.uv.lock",
+        "main.py",
+        "README.md",
+        "out.json",
     ],
 )
 def test_lock_does_not_overwrite_a_manifest(tmp_path: Path, name: str) -> None:
-    (tmp_path / "requirements.txt").write_text("core>=1\n", encoding="utf-8")
-    project = read_project(tmp_path)
     with pytest.raises(
-        InvalidArgument, match=r"is a manifest|of a file of (uv|Poetry|conda|setuptools)"
+        InvalidArgument,
+        match=r"a manifest|of a file of (uv|Poetry|conda|setuptools)|indicates a lock format",
     ):
-        keep_manifest(tmp_path / name, tmp_path, project)
+        keep_manifest(tmp_path / name)
 
 
-def test_lock_does_not_overwrite_the_requirements_file_it_comes_from(tmp_path: Path) -> None:
-    manifest = tmp_path / "requirements.txt"
-    manifest.write_text("core>=1\n", encoding="utf-8")
-    for path in (tmp_path, manifest):
-        with pytest.raises(InvalidArgument, match="is a manifest"):
-            keep_manifest(tmp_path / "." / "requirements.txt", path, read_project(path))
-    keep_manifest(tmp_path / "other.txt", tmp_path, read_project(tmp_path))
-    manifest.write_text("core==1\n", encoding="utf-8")
-    keep_manifest(manifest, manifest, read_project(manifest))
+def test_lock_replaces_only_files_that_are_empty_or_a_lock(tmp_path: Path) -> None:
+    file = tmp_path / "requirements.txt"
+    for text in ("core>=1\n", "-r missing.txt\n", "Notes of a meeting\n"):
+        file.write_text(text, encoding="utf-8")
+        with pytest.raises(InvalidArgument, match="is not a lock"):
+            keep_manifest(file, any_name=True)
+        with pytest.raises(InvalidArgument, match="is not a lock"):
+            keep_manifest(file, like="pylock.toml")
+    for text in ("", "core==1\n", "-e .\ncore==1\n"):
+        file.write_text(text, encoding="utf-8")
+        keep_manifest(file)
+    keep_manifest(tmp_path / "other.txt")
+    keep_manifest(tmp_path / "out.toml", any_name=True)
+    keep_manifest(tmp_path / "q.uv.lock", like="uv.lock")
+    for stream in ("-", "/dev/stdout", "/dev/null"):
+        keep_manifest(Path(stream))
+
+
+PACK = str(Path(__file__).parents[3] / "evidence")
+
+
+@pytest.mark.parametrize("name", ["bom.txt", "old.uv.lock", "pyproject.toml"])
+@pytest.mark.parametrize(
+    ("command", "arguments", "option"),
+    [
+        (export, ["sbom", "bom.txt"], "-o"),
+        (guard, ["bom.txt", "bom.txt", "--pack", PACK], "--comment"),
+        (guard, ["bom.txt", "bom.txt", "--pack", PACK], "--sarif"),
+        (fix, ["bom.txt", "--advisories", "none.zip"], "--comment"),
+        (fix, ["bom.txt", "--advisories", "none.zip"], "--sarif"),
+        (fix, ["bom.txt", "--advisories", "none.zip"], "--proof"),
+        (report, ["0", "--baseline", "bom.txt"], "-o"),
+        (pack_report, ["bom.txt"], "--html"),
+        (pack_report, ["bom.txt"], "--markdown"),
+        (pin, ["matmul", "bom.txt"], "-o"),
+    ],
+)
+def test_documents_replace_no_input_manifest_or_lock(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    command: click.Command,
+    arguments: list[str],
+    option: str,
+    name: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for it in ("bom.txt", name):
+        Path(it).write_text("core==1\n", encoding="utf-8")
+    settings = Settings.from_env({"THOTH_HOME": str(tmp_path)})
+    for output, message in ((name, "would replace"), ("none/x", "there is no folder none")):
+        done = CliRunner().invoke(command, [*arguments, option, output], obj=settings)
+        assert isinstance(done.exception, InvalidArgument), done.output
+        assert message in str(done.exception)
+    assert Path(name).read_text("utf-8") == "core==1\n"
+
+
+def test_documents_may_replace_documents_and_streams(tmp_path: Path) -> None:
+    refused = "Pipfile", "pylock.dev.toml", "requirements-dev.txt", "app.in", "thoth.vex.json"
+    for name in refused:
+        with pytest.raises(InvalidArgument, match="would replace"):
+            keep_project_files([tmp_path / name], [])
+    names = ("uv.cdx.json", "comment.txt", "fix.sarif")
+    for path in (*(tmp_path / it for it in names), Path("-"), Path("/dev/stdout"), None):
+        keep_project_files([path], ["x" * 5000, "main:uv.lock"])
 
 
 @pytest.mark.parametrize(

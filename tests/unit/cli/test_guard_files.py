@@ -174,8 +174,19 @@ def test_guard_notes_say_that_packages_from_no_index_are_not_compared() -> None:
     }
 
 
+@pytest.mark.parametrize("name", ["pyproject.toml", "requirements.in", "Pipfile", "main.py"])
+def test_proposal_replaces_no_file_that_is_no_lock(tmp_path: Path, name: str) -> None:
+    new, output = tmp_path / "uv.lock", tmp_path / name
+    new.write_text("version = 1\n", encoding="utf-8")
+    arguments = ["old.txt", str(new), "--propose", "-o", str(output)]
+    done = CliRunner().invoke(guard_command, arguments)
+    assert isinstance(done.exception, InvalidArgument), done.exception
+    assert str(output) in str(done.exception)
+
+
 def test_proposal_without_a_folder_is_refused_before_anything_runs(tmp_path: Path) -> None:
-    output = str(tmp_path / "none" / "uv.lock")
-    done = CliRunner().invoke(guard_command, ["old.txt", "new.txt", "--propose", "-o", output])
+    output, new = str(tmp_path / "none" / "uv.lock"), tmp_path / "new.txt"
+    new.write_text("core==1\n", encoding="utf-8")
+    done = CliRunner().invoke(guard_command, ["old.txt", str(new), "--propose", "-o", output])
     assert isinstance(done.exception, InvalidArgument), done.exception
     assert str(done.exception) == f"there is no folder {tmp_path / 'none'}"

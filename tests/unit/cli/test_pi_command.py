@@ -184,7 +184,7 @@ def test_indicator_result_can_be_printed_in_perfzero_format(tmp_path: Path) -> N
         ("run matmul --perfzero --json", "give one of them"),
         ("run nonsense", "use one of matmul, gemm"),
         ("describe nonsense", "hint: `thoth pi list`"),
-        ("pin matmul six==1 -o /nonexistent/x", "error: -o: /nonexistent is not a writable folder"),
+        ("pin matmul six==1 -o /nonexistent/x", "error: there is no folder /nonexistent\n"),
         ("pin matmul six==1.17.0 --python abc", "error: --python: 'abc' is no version"),
     ],
 )
