@@ -337,7 +337,8 @@ def write_versions(
             "`thoth advise` finds the best stack of the project",
         )
     data = lock_of(answer.advice, best, answer.known, form).data
-    keeps = is_written(new.name) and form in {LockFormat.PIPFILE_LOCK, LockFormat.PYLOCK}
+    same = reader_of(name) is reader_of(new.name)
+    keeps = same and form in {LockFormat.PIPFILE_LOCK, LockFormat.PYLOCK}
     if keeps:
         changes = changes_between(after, versions)
         data = with_changed_entries(form, new.read_bytes(), data, changes)

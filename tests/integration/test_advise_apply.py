@@ -139,6 +139,10 @@ def test_guard_proposes_and_writes_the_nearest_version_that_is_not_yanked(
     assert "\napp==1.0 " in written
     assert "\nlib==2.0 " in written
     assert "--hash=sha256:" in written
+    pylock = tmp_path / "pylock.toml"
+    other = guarded(stores, index, tmp_path, *locks, "--propose", "-o", str(pylock))
+    assert f"wrote {pylock} (pylock)" in other.stderr, other.stderr
+    assert 'name = "app"\nversion = "1.0"' in pylock.read_text("utf-8")
     again = guarded(stores, index, tmp_path, locks[0], str(out), "--allow-unknown")
     assert again.returncode == 0, again.stdout
     nothing = guarded(stores, index, tmp_path, locks[0], str(out), "--propose", "-o", str(out))
