@@ -63,7 +63,6 @@ from model.packages.identity import changes_between
 from model.packages.snapshot import Snapshot
 from model.text import counted, first_few
 
-#: Suffixes of file names that may be any of several locks.
 #: Formats that files with these suffixes usually have.
 _USUAL_FORMATS = {
     ".toml": ("pylock",), ".txt": ("requirements", "constraints"), ".json": ("pipfile-lock",)

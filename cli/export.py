@@ -115,11 +115,12 @@ def sbom(
         raise click.UsageError("--record and --pack: give only one of them")
     keep_project_files([output], [lock, pack or ""])
     where = requested_environment(None, options)
-    content = read_lock_file(lock, lock_selection(options), where.markers)
+    selection = lock_selection(options)
+    content = read_lock_file(lock, selection, where.markers)
     for warning in content.warnings:
         if warning.code not in KINDS_OF_REFERENCES:
             print_note(warning.text)
-    content = _with_development(content, lock, lock_selection(options), where)
+    content = _with_development(content, lock, selection, where)
     locked = content.packages(where.markers)
     if not locked:
         print_note(f"{lock} installs no package of an index here; --extra and --group add some")
@@ -143,7 +144,7 @@ def sbom(
         at = datetime.fromtimestamp(int(as_of), UTC)
     else:
         at = _moment(as_of)
-    direct = content.required or _required(lock, lock_selection(options), where)
+    direct = content.required or _required(lock, selection, where)
     bill = bill_of_materials(content, lock_content(lock), where, at, facts, direct)
     if output is None:
         click.echo(bill, nl=False)

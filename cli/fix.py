@@ -149,13 +149,14 @@ def fix(context: click.Context, /, path: Path | None, as_json: bool, **options: 
         fixes = fixes_of(settings, lock, options, worker.resolve)
     if not options["dry_run"]:
         _record(record or lock.path.with_name(VEX_FILE), accepted, fixes.result.closed)
+    where = environment_text(options)
     if as_json:
         print_canonical_json(fixes.document())
     else:
-        print_lines(fix_lines(fixes, datetime.now(UTC), environment_text(options)))
+        print_lines(fix_lines(fixes, datetime.now(UTC), where))
     result = fixes.result
     if options["comment"]:
-        write_file(options["comment"], _comment(fixes, environment_text(options)).encode())
+        write_file(options["comment"], _comment(fixes, where).encode())
     if options["sarif"]:
         write_file(options["sarif"], canonical_json(_sarif(result, lock.path)))
     if options["proof"] and result.fixes:
@@ -167,8 +168,8 @@ def fix(context: click.Context, /, path: Path | None, as_json: bool, **options: 
         if result.resolution is None:
             raise InvalidArgument(
                 "the advised stack is no smallest fix, so it is not applied",
-                hint=f"use `thoth advise{environment_text(options)} --apply`; a larger --time-limit"
-                " may find a smaller change",
+                hint=f"use `thoth advise{where} --apply`; a larger --time-limit may find a smaller"
+                " change",
             )
         _apply(settings, lock, result.fixes[0], options)
     context.exit(exit_code(fixes))
